@@ -1,0 +1,198 @@
+//! The shadow against candle itself: on the CPU, under a counting allocator, every allocation and
+//! free in order.
+
+use candle_core::Device;
+use vramcast::config::ModelConfig;
+use vramcast::shadow::candle::Flavour;
+use vramcast::timeline::{Event, Phase, Timeline};
+use vramcast::workload::{Code, Mode, Optimizer, Task, Workload};
+use vramcast_candle::counting::{self, Counting, Logged};
+use vramcast_candle::{Observer, Real, run_stock};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+struct Marks;
+
+impl Observer for Marks {
+    fn begin(&self, phase: Phase) -> candle_core::Result<()> {
+        counting::begin(phase);
+        Ok(())
+    }
+}
+
+fn tiny(vocab: u64, hidden: u64, layers: u64, heads: u64, dropout: f64, act: &str) -> ModelConfig {
+    ModelConfig::from_json(&format!(
+        r#"{{"model_type": "bert", "vocab_size": {vocab}, "hidden_size": {hidden},
+            "num_hidden_layers": {layers}, "num_attention_heads": {heads},
+            "intermediate_size": {}, "max_position_embeddings": 64, "hidden_act": "{act}",
+            "hidden_dropout_prob": {dropout}, "attention_probs_dropout_prob": {dropout}}}"#,
+        3 * hidden
+    ))
+    .unwrap()
+}
+
+fn measure(config: &ModelConfig, workload: &Workload, steps: u32) -> Vec<Logged> {
+    let real = Real {
+        device: Device::Cpu,
+        observer: Marks,
+    };
+    let (outcome, log) = counting::record(|| match workload.code {
+        Code::Vramcast => vramcast::candle::run(&real, config, workload, steps).unwrap(),
+        Code::CandleTransformers => run_stock(&real, config, workload, steps).unwrap(),
+    })
+    .unwrap();
+    if workload.mode == Mode::Train {
+        assert_eq!(outcome.n_params_with_gradient, outcome.n_params);
+    }
+    log
+}
+
+/// One event as text, so that a difference reads well.
+fn predicted_events(timeline: &Timeline) -> Vec<(String, String)> {
+    let about = |b: u32| {
+        let b = &timeline.buffers[b as usize];
+        format!("{} in {} ({})", b.op, b.scope, b.phase)
+    };
+    timeline
+        .events
+        .iter()
+        .filter_map(|event| match *event {
+            Event::Alloc(b) => Some((
+                format!("+{b} {}", timeline.buffers[b as usize].bytes),
+                about(b),
+            )),
+            Event::Free(b) => Some((format!("-{b}"), about(b))),
+            Event::Begin(phase) => Some((format!("begin {phase}"), String::new())),
+            Event::Synchronize => None,
+        })
+        .collect()
+}
+
+fn measured_events(log: &[Logged]) -> Vec<String> {
+    log.iter()
+        .map(|event| match event {
+            Logged::Alloc(b, bytes) => format!("+{b} {bytes}"),
+            Logged::Free(b) => format!("-{b}"),
+            Logged::Begin(phase) => format!("begin {phase}"),
+        })
+        .collect()
+}
+
+/// The frees between two other events have no order that is candle's own where the gradient store,
+/// a hash map, is dropped; everywhere else the order is compared too.
+fn check(config: &ModelConfig, workload: &Workload) {
+    let (timeline, _) = vramcast::shadow::candle::run(config, workload, Flavour::Cpu, 2).unwrap();
+    let predicted = predicted_events(&timeline);
+    let measured = measured_events(&measure(config, workload, 2));
+    let mut i = 0;
+    while i < predicted.len().min(measured.len()) {
+        if predicted[i].0 == measured[i] {
+            i += 1;
+            continue;
+        }
+        let run = |of: &mut dyn Iterator<Item = &str>| {
+            let mut frees: Vec<String> = of
+                .take_while(|e| e.starts_with('-'))
+                .map(str::to_owned)
+                .collect();
+            frees.sort();
+            frees
+        };
+        let ours = run(&mut predicted[i..].iter().map(|e| e.0.as_str()));
+        let theirs = run(&mut measured[i..].iter().map(String::as_str));
+        let store_drop = ours.len() > 8 && ours == theirs;
+        assert!(
+            store_drop,
+            "{}: event {i}: predicted {:?}, measured {:?}\nbefore: {:?}",
+            workload.describe(),
+            &predicted[i..(i + 8).min(predicted.len())],
+            &measured[i..(i + 8).min(measured.len())],
+            &predicted[i.saturating_sub(6)..i],
+        );
+        i += ours.len();
+    }
+    // The model itself dies after the timeline ends.
+    assert!(
+        measured[i..].iter().all(|e| e.starts_with('-')),
+        "{:?}",
+        &measured[i..]
+    );
+    assert_eq!(i, predicted.len());
+}
+
+fn train(task: Task, batch: u64, seq: u64) -> Workload {
+    Workload::new(task, Mode::Train, batch, seq)
+}
+
+fn infer(task: Task, batch: u64, seq: u64) -> Workload {
+    Workload::new(task, Mode::Infer, batch, seq)
+}
+
+const TASKS: [Task; 3] = [Task::Base, Task::SequenceClassification, Task::MaskedLm];
+
+#[test]
+fn training_allocates_what_the_shadow_says_for_every_head() {
+    for task in TASKS {
+        check(&tiny(50, 32, 2, 4, 0.0, "gelu"), &train(task, 3, 10));
+    }
+}
+
+#[test]
+fn dropout_allocates_what_the_shadow_says() {
+    for task in TASKS {
+        check(&tiny(50, 32, 2, 4, 0.1, "gelu"), &train(task, 2, 7));
+    }
+}
+
+#[test]
+fn inference_allocates_what_the_shadow_says_for_every_head() {
+    for task in TASKS {
+        check(&tiny(50, 32, 3, 4, 0.1, "gelu"), &infer(task, 3, 11));
+    }
+}
+
+#[test]
+fn batches_and_sequences_of_one_take_candles_shortcuts_too() {
+    for (batch, seq) in [(1, 1), (1, 9), (5, 1)] {
+        for task in TASKS {
+            check(&tiny(50, 24, 2, 3, 0.1, "gelu"), &train(task, batch, seq));
+            check(&tiny(50, 24, 2, 3, 0.1, "gelu"), &infer(task, batch, seq));
+        }
+    }
+}
+
+#[test]
+fn every_activation_has_its_own_backward_pass() {
+    for act in ["gelu", "gelu_new", "relu", "tanh"] {
+        check(&tiny(40, 16, 1, 2, 0.0, act), &train(Task::MaskedLm, 2, 5));
+    }
+}
+
+#[test]
+fn sgd_keeps_no_state() {
+    let workload = Workload {
+        optimizer: Optimizer::Sgd,
+        ..train(Task::SequenceClassification, 2, 6)
+    };
+    check(&tiny(50, 32, 2, 4, 0.1, "gelu"), &workload);
+}
+
+#[test]
+fn one_head_and_one_layer_are_no_special_case() {
+    check(
+        &tiny(17, 8, 1, 1, 0.1, "gelu"),
+        &train(Task::SequenceClassification, 3, 5),
+    );
+}
+
+#[test]
+fn the_stock_model_allocates_what_its_own_shadow_says() {
+    for (batch, seq) in [(1, 1), (3, 11), (2, 16)] {
+        let workload = Workload {
+            code: Code::CandleTransformers,
+            ..infer(Task::Base, batch, seq)
+        };
+        check(&tiny(50, 32, 3, 4, 0.1, "gelu"), &workload);
+    }
+}

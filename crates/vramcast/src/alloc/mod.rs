@@ -1,0 +1,9 @@
+//! Allocator simulators, and the replay of a timeline through one of them.
+//!
+//! Only this module knows how memory is carved; it knows nothing of models or runtimes.
+
+mod cuda_pool;
+mod replay;
+
+pub use cuda_pool::{CudaPool, OutOfMemory};
+pub use replay::{Replay, replay};

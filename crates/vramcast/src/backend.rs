@@ -1,0 +1,192 @@
+//! The vocabulary in which models are written: one method an operation, generic over who runs it.
+//!
+//! What runtimes do differently (composing a norm, building the mask, choosing an attention kernel)
+//! is one operation here and never an `if` in a model file. No method has a default: a new
+//! operation fails to compile until every interpreter has said what it does.
+//!
+//! Values that a method takes by value may die inside it; values taken by reference outlive it.
+
+use crate::timeline::Scope;
+
+/// How a parameter starts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Init {
+    /// Normal, with this standard deviation.
+    Normal(f64),
+    /// All zeros.
+    Zeros,
+    /// All ones.
+    Ones,
+}
+
+/// An element-wise function between layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Activation {
+    /// Gaussian error linear unit by the error function.
+    Gelu,
+    /// Gaussian error linear unit by its tanh approximation.
+    GeluTanh,
+    /// Rectified linear unit.
+    Relu,
+    /// Hyperbolic tangent.
+    Tanh,
+}
+
+/// Weight `[out, in]` and bias `[out]` of `y = x W^T + b`.
+#[derive(Clone, Debug)]
+pub struct Linear<T> {
+    /// `[out, in]`.
+    pub weight: T,
+    /// `[out]`.
+    pub bias: T,
+}
+
+/// Scale and shift, both `[hidden]`, of a layer norm.
+#[derive(Clone, Debug)]
+pub struct LayerNorm<T> {
+    /// `[hidden]`.
+    pub weight: T,
+    /// `[hidden]`.
+    pub bias: T,
+    /// Added to the variance.
+    pub eps: f64,
+}
+
+/// Queries, keys and values of one attention, each `[batch, seq, hidden]`.
+#[derive(Debug)]
+pub struct Heads<T> {
+    /// Queries.
+    pub query: T,
+    /// Keys.
+    pub key: T,
+    /// Values.
+    pub value: T,
+    /// How many heads the last dimension is split into.
+    pub heads: u64,
+}
+
+/// Who runs a model. Shapes: `B` batch, `S` sequence, `H` hidden, `V` vocabulary, `N` rows.
+pub trait Backend {
+    /// A value, cheap to clone; its memory is given back when the last clone dies.
+    type Tensor: Clone;
+    /// What can go wrong.
+    type Error;
+
+    /// A new parameter. Names are the hub's, shapes outermost dimension first.
+    ///
+    /// # Errors
+    /// Whatever making a tensor of that shape can cause.
+    fn parameter(&self, name: &str, shape: &[u64], init: Init)
+    -> Result<Self::Tensor, Self::Error>;
+
+    /// Runs a part of the model, naming it for the timeline.
+    ///
+    /// # Errors
+    /// Those of `part`.
+    fn within<R>(
+        &self,
+        scope: Scope,
+        part: impl FnOnce() -> Result<R, Self::Error>,
+    ) -> Result<R, Self::Error>;
+
+    /// `[B, S]` ids, `[V, H]` table: `[B, S, H]`.
+    ///
+    /// # Errors
+    /// The runtime's.
+    fn embedding(
+        &self,
+        ids: &Self::Tensor,
+        table: &Self::Tensor,
+    ) -> Result<Self::Tensor, Self::Error>;
+
+    /// The rows of a learned position table for positions `0..seq`, to be added to `[B, S, H]`.
+    ///
+    /// # Errors
+    /// The runtime's.
+    fn position_embedding(
+        &self,
+        table: &Self::Tensor,
+        seq: u64,
+    ) -> Result<Self::Tensor, Self::Error>;
+
+    /// `[B, S]` of ones and zeros: what attention adds to its scores to ignore the zeros.
+    ///
+    /// # Errors
+    /// The runtime's.
+    fn padding_mask(&self, mask: &Self::Tensor) -> Result<Self::Tensor, Self::Error>;
+
+    /// `[.., in]`: `[.., out]`.
+    ///
+    /// # Errors
+    /// The runtime's.
+    fn linear(
+        &self,
+        x: &Self::Tensor,
+        layer: &Linear<Self::Tensor>,
+    ) -> Result<Self::Tensor, Self::Error>;
+
+    /// Normalizes the last dimension.
+    ///
+    /// # Errors
+    /// The runtime's.
+    fn layer_norm(
+        &self,
+        x: &Self::Tensor,
+        norm: &LayerNorm<Self::Tensor>,
+    ) -> Result<Self::Tensor, Self::Error>;
+
+    /// The sum of two tensors, the second broadcast to the first if it has fewer dimensions.
+    ///
+    /// # Errors
+    /// The runtime's.
+    fn add(&self, x: &Self::Tensor, y: &Self::Tensor) -> Result<Self::Tensor, Self::Error>;
+
+    /// Drops elements with probability `p` in training; elsewhere the input itself.
+    ///
+    /// # Errors
+    /// The runtime's.
+    fn dropout(&self, x: Self::Tensor, p: f64) -> Result<Self::Tensor, Self::Error>;
+
+    /// An element-wise function.
+    ///
+    /// # Errors
+    /// The runtime's.
+    fn activation(
+        &self,
+        x: &Self::Tensor,
+        function: Activation,
+    ) -> Result<Self::Tensor, Self::Error>;
+
+    /// Attention of every position to every position that `mask` leaves: `[B, S, H]`.
+    ///
+    /// # Errors
+    /// The runtime's.
+    fn attention(
+        &self,
+        heads: Heads<Self::Tensor>,
+        mask: &Self::Tensor,
+        dropout: f64,
+    ) -> Result<Self::Tensor, Self::Error>;
+
+    /// `[B, S, H]`: `[B, H]` of the first position.
+    ///
+    /// # Errors
+    /// The runtime's.
+    fn first_token(&self, x: &Self::Tensor) -> Result<Self::Tensor, Self::Error>;
+
+    /// Logits `[.., C]`, labels of as many rows: the mean cross entropy, a scalar.
+    ///
+    /// # Errors
+    /// The runtime's.
+    fn cross_entropy(
+        &self,
+        logits: &Self::Tensor,
+        labels: &Self::Tensor,
+    ) -> Result<Self::Tensor, Self::Error>;
+
+    /// The mean of the squares, a scalar: the loss where a task has none.
+    ///
+    /// # Errors
+    /// The runtime's.
+    fn mean_square(&self, x: &Self::Tensor) -> Result<Self::Tensor, Self::Error>;
+}

@@ -1,0 +1,169 @@
+//! The vocabulary in candle's operations, chosen so that every parameter receives a gradient: the
+//! fused kernels, which sever the graph silently, are not used.
+
+use super::api::{Candle, Leaf};
+use crate::backend::{Activation, Backend, Heads, Init, LayerNorm, Linear};
+use crate::timeline::{Category, Scope};
+use crate::workload::Mode;
+use std::cell::RefCell;
+
+/// A backend over any interpretation of candle, and the parameters made through it.
+#[derive(Debug)]
+pub struct Vocabulary<'a, C: Candle> {
+    candle: &'a C,
+    mode: Mode,
+    parameters: RefCell<Vec<(String, C::Tensor)>>,
+}
+
+impl<'a, C: Candle> Vocabulary<'a, C> {
+    /// A backend that makes variables and drops elements where `mode` is training.
+    pub fn new(candle: &'a C, mode: Mode) -> Self {
+        Self {
+            candle,
+            mode,
+            parameters: RefCell::default(),
+        }
+    }
+
+    /// The parameters made so far, by the hub's names, in the order of their making.
+    pub fn parameters(&self) -> Vec<(String, C::Tensor)> {
+        self.parameters.borrow().clone()
+    }
+
+    fn begin(&self) -> &'a C {
+        self.candle.begin_operation();
+        self.candle
+    }
+
+    /// `[B, S, H]`: a contiguous `[B, heads, S, H / heads]`.
+    fn split_heads(&self, x: C::Tensor, heads: u64) -> Result<C::Tensor, C::Error> {
+        let c = self.candle;
+        let mut shape = c.dims(&x);
+        let hidden = shape.pop().unwrap_or_default();
+        shape.extend([heads, hidden / heads]);
+        let split = c.transpose(&c.reshape(&x, &shape)?, 1, 2)?;
+        c.contiguous(&split)
+    }
+}
+
+impl<C: Candle> Backend for Vocabulary<'_, C> {
+    type Tensor = C::Tensor;
+    type Error = C::Error;
+
+    fn parameter(&self, name: &str, shape: &[u64], init: Init) -> Result<C::Tensor, C::Error> {
+        let leaf = match self.mode {
+            Mode::Train => Leaf::Variable,
+            Mode::Infer => Leaf::Constant,
+        };
+        let c = self.begin();
+        let made = c.with_category(Category::Parameters, || c.leaf(shape, init, leaf))?;
+        self.parameters
+            .borrow_mut()
+            .push((name.to_owned(), made.clone()));
+        Ok(made)
+    }
+
+    fn within<R>(
+        &self,
+        scope: Scope,
+        part: impl FnOnce() -> Result<R, C::Error>,
+    ) -> Result<R, C::Error> {
+        let before = self.candle.enter(scope);
+        let result = part();
+        self.candle.enter(before);
+        result
+    }
+
+    fn embedding(&self, ids: &C::Tensor, table: &C::Tensor) -> Result<C::Tensor, C::Error> {
+        self.begin().embedding(ids, table)
+    }
+
+    fn position_embedding(&self, table: &C::Tensor, seq: u64) -> Result<C::Tensor, C::Error> {
+        let c = self.begin();
+        let positions = c.ids(&[seq], |i| i as u32)?;
+        c.embedding(&positions, table)
+    }
+
+    fn padding_mask(&self, mask: &C::Tensor) -> Result<C::Tensor, C::Error> {
+        let c = self.begin();
+        let mask = c.to_f32(&c.unsqueeze(&c.unsqueeze(mask, 1)?, 1)?)?;
+        // 1 becomes 0, 0 becomes the lowest value.
+        let lowest = f64::from(f32::MIN);
+        c.affine(&mask, -lowest, lowest)
+    }
+
+    fn linear(&self, x: &C::Tensor, layer: &Linear<C::Tensor>) -> Result<C::Tensor, C::Error> {
+        self.begin().linear(x, &layer.weight, &layer.bias)
+    }
+
+    fn layer_norm(
+        &self,
+        x: &C::Tensor,
+        norm: &LayerNorm<C::Tensor>,
+    ) -> Result<C::Tensor, C::Error> {
+        self.begin()
+            .layer_norm_slow(x, &norm.weight, &norm.bias, norm.eps)
+    }
+
+    fn add(&self, x: &C::Tensor, y: &C::Tensor) -> Result<C::Tensor, C::Error> {
+        self.begin().broadcast_add(x, y)
+    }
+
+    fn dropout(&self, x: C::Tensor, p: f64) -> Result<C::Tensor, C::Error> {
+        let c = self.begin();
+        if self.mode == Mode::Train && p > 0.0 {
+            c.dropout(&x, p)
+        } else {
+            Ok(x)
+        }
+    }
+
+    fn activation(&self, x: &C::Tensor, function: Activation) -> Result<C::Tensor, C::Error> {
+        self.begin().activation(x, function)
+    }
+
+    fn attention(
+        &self,
+        heads: Heads<C::Tensor>,
+        mask: &C::Tensor,
+        dropout: f64,
+    ) -> Result<C::Tensor, C::Error> {
+        let c = self.begin();
+        let query = self.split_heads(heads.query, heads.heads)?;
+        let key = self.split_heads(heads.key, heads.heads)?;
+        let value = self.split_heads(heads.value, heads.heads)?;
+        let width = c.dims(&query).last().copied().unwrap_or(1);
+        let mut scores = c.matmul(&query, &c.transpose(&key, 2, 3)?)?;
+        drop((query, key));
+        scores = c.affine(&scores, 1.0 / (width as f64).sqrt(), 0.0)?;
+        scores = c.broadcast_add(&scores, mask)?;
+        let mut weights = c.softmax(&scores)?;
+        drop(scores);
+        weights = self.dropout(weights, dropout)?;
+        let context = c.matmul(&weights, &value)?;
+        drop((weights, value));
+        let context = c.contiguous(&c.transpose(&context, 1, 2)?)?;
+        c.flatten_from(&context, 2)
+    }
+
+    fn first_token(&self, x: &C::Tensor) -> Result<C::Tensor, C::Error> {
+        let c = self.begin();
+        // CUDA's matrix product refuses the strided row, so it is copied.
+        c.contiguous(&c.squeeze(&c.narrow(x, 1, 0, 1)?, 1)?)
+    }
+
+    fn cross_entropy(&self, logits: &C::Tensor, labels: &C::Tensor) -> Result<C::Tensor, C::Error> {
+        let c = self.begin();
+        let shape = c.dims(logits);
+        let (classes, rows) = shape
+            .split_last()
+            .map_or((1, &[][..]), |(c, rest)| (*c, rest));
+        let rows = rows.iter().product();
+        c.cross_entropy(&c.reshape(logits, &[rows, classes])?, labels)
+    }
+
+    fn mean_square(&self, x: &C::Tensor) -> Result<C::Tensor, C::Error> {
+        let c = self.begin();
+        c.mean_all(&c.sqr(x)?)
+    }
+}

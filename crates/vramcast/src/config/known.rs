@@ -1,0 +1,102 @@
+//! Models known by name, with the sizes that their `config.json` on the hub has.
+
+use super::{ModelConfig, bert};
+use crate::backend::Activation;
+
+/// A published model. Everything that is not a field has BERT's default.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// The name on the hub.
+    pub name: &'static str,
+    vocab: u64,
+    hidden: u64,
+    layers: u64,
+    heads: u64,
+}
+
+impl Known {
+    /// Its configuration.
+    pub fn config(&self) -> ModelConfig {
+        ModelConfig::Bert(bert::Config {
+            vocab_size: self.vocab,
+            hidden_size: self.hidden,
+            num_hidden_layers: self.layers,
+            num_attention_heads: self.heads,
+            intermediate_size: 4 * self.hidden,
+            hidden_act: Activation::Gelu,
+            hidden_dropout_prob: 0.1,
+            attention_probs_dropout_prob: 0.1,
+            classifier_dropout: 0.1,
+            max_position_embeddings: 512,
+            type_vocab_size: 2,
+            initializer_range: 0.02,
+            layer_norm_eps: 1e-12,
+            num_labels: 2,
+        })
+    }
+}
+
+const fn bert(name: &'static str, vocab: u64, hidden: u64, layers: u64, heads: u64) -> Known {
+    Known {
+        name,
+        vocab,
+        hidden,
+        layers,
+        heads,
+    }
+}
+
+const fn miniature(name: &'static str, layers: u64, hidden: u64) -> Known {
+    bert(name, 30_522, hidden, layers, hidden / 64)
+}
+
+/// The known models, largest families first.
+pub const KNOWN: &[Known] = &[
+    bert("bert-base-uncased", 30_522, 768, 12, 12),
+    bert("bert-large-uncased", 30_522, 1024, 24, 16),
+    bert("bert-base-cased", 28_996, 768, 12, 12),
+    bert("bert-large-cased", 28_996, 1024, 24, 16),
+    bert("bert-base-multilingual-uncased", 105_879, 768, 12, 12),
+    bert("bert-base-multilingual-cased", 119_547, 768, 12, 12),
+    bert("bert-base-chinese", 21_128, 768, 12, 12),
+    bert(
+        "bert-large-uncased-whole-word-masking",
+        30_522,
+        1024,
+        24,
+        16,
+    ),
+    bert("sentence-transformers/all-MiniLM-L6-v2", 30_522, 384, 6, 12),
+    bert(
+        "sentence-transformers/all-MiniLM-L12-v2",
+        30_522,
+        384,
+        12,
+        12,
+    ),
+    // The small models of Turc et al. 2019 (arXiv:1908.08962): every depth with every width.
+    miniature("google/bert_uncased_L-2_H-128_A-2", 2, 128),
+    miniature("google/bert_uncased_L-2_H-256_A-4", 2, 256),
+    miniature("google/bert_uncased_L-2_H-512_A-8", 2, 512),
+    miniature("google/bert_uncased_L-2_H-768_A-12", 2, 768),
+    miniature("google/bert_uncased_L-4_H-128_A-2", 4, 128),
+    miniature("google/bert_uncased_L-4_H-256_A-4", 4, 256),
+    miniature("google/bert_uncased_L-4_H-512_A-8", 4, 512),
+    miniature("google/bert_uncased_L-4_H-768_A-12", 4, 768),
+    miniature("google/bert_uncased_L-6_H-128_A-2", 6, 128),
+    miniature("google/bert_uncased_L-6_H-256_A-4", 6, 256),
+    miniature("google/bert_uncased_L-6_H-512_A-8", 6, 512),
+    miniature("google/bert_uncased_L-6_H-768_A-12", 6, 768),
+    miniature("google/bert_uncased_L-8_H-128_A-2", 8, 128),
+    miniature("google/bert_uncased_L-8_H-256_A-4", 8, 256),
+    miniature("google/bert_uncased_L-8_H-512_A-8", 8, 512),
+    miniature("google/bert_uncased_L-8_H-768_A-12", 8, 768),
+    miniature("google/bert_uncased_L-10_H-128_A-2", 10, 128),
+    miniature("google/bert_uncased_L-10_H-256_A-4", 10, 256),
+    miniature("google/bert_uncased_L-10_H-512_A-8", 10, 512),
+    miniature("google/bert_uncased_L-10_H-768_A-12", 10, 768),
+    miniature("google/bert_uncased_L-12_H-128_A-2", 12, 128),
+    miniature("google/bert_uncased_L-12_H-256_A-4", 12, 256),
+    miniature("google/bert_uncased_L-12_H-512_A-8", 12, 512),
+    miniature("google/bert_uncased_L-12_H-768_A-12", 12, 768),
+];

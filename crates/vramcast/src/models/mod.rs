@@ -1,0 +1,74 @@
+//! The models, one file an architecture, generic over the backend.
+//!
+//! They follow the structure and the locals of Hugging Face's modeling code, since that decides
+//! when a tensor dies; the names of parameters are the hub's.
+
+pub mod bert;
+
+use crate::backend::Backend;
+use crate::config::ModelConfig;
+use crate::timeline::Scope;
+use crate::workload::{Mode, Task};
+
+/// What a step reads: token ids, token types, the mask and the labels.
+#[derive(Clone, Debug)]
+pub struct Inputs<T> {
+    /// `[B, S]`.
+    pub input_ids: T,
+    /// `[B, S]`.
+    pub token_type_ids: T,
+    /// `[B, S]` of ones and zeros.
+    pub attention_mask: T,
+    /// `[B]` or `[B * S]`, where the task has labels and trains.
+    pub labels: Option<T>,
+}
+
+/// A built model of any architecture.
+#[derive(Debug)]
+pub enum Model<T> {
+    /// BERT with one of its heads.
+    Bert(bert::Bert<T>),
+}
+
+/// Makes the parameters of a model.
+///
+/// # Errors
+/// The backend's.
+pub fn build<B: Backend>(
+    backend: &B,
+    config: &ModelConfig,
+    task: Task,
+) -> Result<Model<B::Tensor>, B::Error> {
+    match config {
+        ModelConfig::Bert(config) => bert::build(backend, config, task).map(Model::Bert),
+    }
+}
+
+/// Runs the forward pass: the loss where a task trains, else the output.
+///
+/// # Errors
+/// The backend's.
+pub fn forward<B: Backend>(
+    backend: &B,
+    model: &Model<B::Tensor>,
+    inputs: &Inputs<B::Tensor>,
+    seq: u64,
+    mode: Mode,
+) -> Result<B::Tensor, B::Error> {
+    let output = match model {
+        Model::Bert(model) => bert::forward(backend, model, inputs, seq)?,
+    };
+    match mode {
+        Mode::Infer => Ok(output),
+        Mode::Train => backend.within(
+            Scope {
+                module: "loss",
+                index: None,
+            },
+            || match &inputs.labels {
+                Some(labels) => backend.cross_entropy(&output, labels),
+                None => backend.mean_square(&output),
+            },
+        ),
+    }
+}

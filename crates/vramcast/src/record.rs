@@ -1,0 +1,124 @@
+//! A measured run, as a line of JSON: what ran, where, how it ended, and what was measured.
+//!
+//! Fields that only some runtimes or devices have are absent elsewhere, not zero. Records of other
+//! programs may carry more fields; they are ignored.
+
+use crate::bytes::Bytes;
+use crate::timeline::Phase;
+use crate::workload::Workload;
+use serde::{Deserialize, Serialize};
+
+/// The form of records and predictions that this version writes.
+pub const SCHEMA: u32 = 1;
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::Display)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum RunOutcome {
+    /// It ran.
+    Ok,
+    /// It ran out of memory.
+    Oom,
+    /// It ended in another way.
+    Failed,
+}
+
+/// The highest figures of one phase, over all steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhasePeak {
+    /// Which phase.
+    pub name: Phase,
+    /// Highest requested bytes.
+    pub peak_requested: Bytes,
+    /// Highest reserved bytes, where there is a pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_reserved: Option<Bytes>,
+}
+
+/// What a run measured of itself and what was measured around it. Sizes in bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Elements of all parameters.
+    pub n_params: u64,
+    /// Parameter tensors.
+    pub n_tensors: u64,
+    /// Elements of the parameters that received a gradient, in training.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n_params_with_gradient: Option<u64>,
+    /// Parameter tensors that received a gradient, in training.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n_tensors_with_gradient: Option<u64>,
+    /// Requested bytes once the model and the optimizer were built.
+    pub model_requested: Bytes,
+    /// The highest requested bytes after that.
+    pub peak_requested: Bytes,
+    /// How many allocations the run made, where they were counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocations: Option<u64>,
+    /// The highest reserved bytes after the model was built.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_reserved: Option<Bytes>,
+    /// Reserved bytes at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved: Option<Bytes>,
+    /// The phases, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<PhasePeak>,
+    /// `cuMemGetInfo`'s total: what a process can use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usable: Option<Bytes>,
+    /// Used bytes of the device by `cuMemGetInfo`, once the device existed and held nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_after_context: Option<Bytes>,
+    /// Used bytes of the device less reserved ones by `cuMemGetInfo`, after the run: context,
+    /// modules and workspaces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<Bytes>,
+    /// NVML's used bytes before the process had a context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvml_before: Option<Bytes>,
+    /// NVML's highest used bytes while it ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvml_used: Option<Bytes>,
+    /// How often NVML was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvml_samples: Option<u64>,
+}
+
+/// One line of a record file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The form of this line.
+    pub schema: u32,
+    /// Tells records apart.
+    pub id: String,
+    /// The model's name, or the path that was given.
+    pub model: String,
+    /// What ran.
+    #[serde(flatten)]
+    pub workload: Workload,
+    /// The runtime's version.
+    pub runtime_version: String,
+    /// `cpu` or `cuda:0`.
+    pub device: String,
+    /// The card's product name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<String>,
+    /// NVML's total.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Bytes>,
+    /// The driver's version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// Steps that were run.
+    pub steps: u32,
+    /// How it ended.
+    pub outcome: RunOutcome,
+    /// What it said when it did not end well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// What was measured.
+    #[serde(flatten)]
+    pub measured: Measured,
+}

@@ -1,0 +1,615 @@
+//! candle's tensors without their values: shared storages, views, and the graph that keeps them.
+//!
+//! Every method allocates and frees what candle-core 0.11.1's method of the same name does, in the
+//! same order. Rules that are not visible in a signature:
+//!
+//! * a result keeps its arguments alive, through its op, if any of them is tracked
+//!   (candle-core, op.rs, `BackpropOp`);
+//! * a tensor dies in the order storage, then the arguments of its op (tensor.rs, `Tensor_`);
+//! * on CUDA, strided kernels upload dimensions and strides as a buffer of 8 bytes each that lives
+//!   from just before the output until the call returns (cuda_backend/mod.rs, `SlicePtrOrNull`).
+
+use super::layout::{Dims, Layout, broadcast, dims, elements};
+use crate::dtype::DType;
+use crate::shadow::Tape;
+use crate::timeline::Scope;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Which of candle's backends is followed. They differ in the uploads that strided kernels need and
+/// in the rounding of normal random numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flavour {
+    /// `Device::Cpu`.
+    Cpu,
+    /// `Device::Cuda`.
+    Cuda,
+}
+
+/// Where shadow tensors are made: the tape, and the flavour of the device.
+#[derive(Clone, Debug)]
+pub(crate) struct Device(Rc<DeviceState>);
+
+#[derive(Debug)]
+struct DeviceState {
+    tape: Tape,
+    flavour: Flavour,
+    next_id: Cell<u32>,
+}
+
+/// A buffer shared by every view of it, freed when the last of them dies.
+#[derive(Debug)]
+struct Storage {
+    device: Device,
+    buffer: u32,
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        self.device.tape().free(self.buffer);
+    }
+}
+
+/// A host vector, alive until it is dropped.
+pub(crate) struct HostVec {
+    _storage: Rc<Storage>,
+}
+
+/// A shadow of candle's `Tensor`.
+#[derive(Clone, Debug)]
+pub(crate) struct Tensor(Rc<Node>);
+
+// The order of the fields is the order in which they are dropped, as in candle.
+#[derive(Debug)]
+struct Node {
+    id: u32,
+    storage: Rc<Storage>,
+    layout: Layout,
+    op: Option<Op>,
+    is_variable: bool,
+    dtype: DType,
+    scope: Scope,
+}
+
+/// How a tracked tensor came to be. The order of fields is the order in which arguments die.
+#[derive(Debug)]
+pub(crate) enum Op {
+    Unary(Tensor, Unary),
+    Binary(Tensor, Tensor, Binary),
+    Affine(Tensor),
+    Powf(Tensor),
+    Matmul(Tensor, Tensor),
+    Reduce(Tensor, Reduce),
+    Cmp(Tensor),
+    Broadcast(Tensor),
+    Reshape(Tensor),
+    Transpose(Tensor, usize, usize),
+    Narrow {
+        arg: Tensor,
+        dim: usize,
+        start: u64,
+        len: u64,
+    },
+    Copy(Tensor),
+    ToDType(Tensor),
+    Gather(Tensor, Tensor),
+    IndexSelect(Tensor, Tensor),
+    IndexAdd(Tensor, Tensor, Tensor),
+    ScatterAdd(Tensor, Tensor, Tensor),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unary {
+    Exp,
+    Log,
+    Neg,
+    Sqr,
+    Sqrt,
+    Tanh,
+    Erf,
+    Relu,
+    Gelu,
+    GeluErf,
+}
+
+impl Unary {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Exp => "exp",
+            Self::Log => "log",
+            Self::Neg => "neg",
+            Self::Sqr => "sqr",
+            Self::Sqrt => "sqrt",
+            Self::Tanh => "tanh",
+            Self::Erf => "erf",
+            Self::Relu => "relu",
+            Self::Gelu => "gelu",
+            Self::GeluErf => "gelu_erf",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Binary {
+    Add,
+    Sub,
+    Mul,
+    Div,
+}
+
+impl Binary {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Add => "add",
+            Self::Sub => "sub",
+            Self::Mul => "mul",
+            Self::Div => "div",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reduce {
+    Sum,
+    Max,
+}
+
+impl Reduce {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Sum => "sum",
+            Self::Max => "max",
+        }
+    }
+}
+
+impl Device {
+    pub(crate) fn new(flavour: Flavour) -> Self {
+        Self(Rc::new(DeviceState {
+            tape: Tape::default(),
+            flavour,
+            next_id: Cell::new(0),
+        }))
+    }
+
+    /// What is written here.
+    pub(crate) fn tape(&self) -> &Tape {
+        &self.0.tape
+    }
+
+    /// How many tensors were made so far: ids are below it.
+    pub(crate) fn tensors(&self) -> usize {
+        self.0.next_id.get() as usize
+    }
+
+    /// A fresh contiguous tensor of `dims`.
+    pub(crate) fn tensor(&self, shape: Dims, dtype: DType, op: &'static str) -> Tensor {
+        self.fresh(shape, dtype, op, None, false)
+    }
+
+    /// A fresh variable: a leaf that gradients are computed for.
+    pub(crate) fn variable(&self, shape: Dims, dtype: DType, op: &'static str) -> Tensor {
+        self.fresh(shape, dtype, op, None, true)
+    }
+
+    /// Normal random values: the CUDA generator makes an even number of them
+    /// (cuda_backend/device.rs, `rand_normal`).
+    pub(crate) fn randn(&self, shape: Dims, is_variable: bool) -> Tensor {
+        let n = elements(&shape);
+        let made = match self.0.flavour {
+            Flavour::Cpu => n,
+            Flavour::Cuda => n.next_multiple_of(2),
+        };
+        let storage = self.storage(made, DType::F32, "randn");
+        self.node(
+            storage,
+            Layout::contiguous(shape),
+            DType::F32,
+            None,
+            is_variable,
+        )
+    }
+
+    fn storage(&self, elements: u64, dtype: DType, op: &'static str) -> Rc<Storage> {
+        let buffer = self.tape().alloc(elements, dtype.bits(), op);
+        Rc::new(Storage {
+            device: self.clone(),
+            buffer,
+        })
+    }
+
+    fn fresh(
+        &self,
+        shape: Dims,
+        dtype: DType,
+        name: &'static str,
+        op: Option<Op>,
+        is_variable: bool,
+    ) -> Tensor {
+        let storage = self.storage(elements(&shape), dtype, name);
+        self.node(storage, Layout::contiguous(shape), dtype, op, is_variable)
+    }
+
+    fn node(
+        &self,
+        storage: Rc<Storage>,
+        layout: Layout,
+        dtype: DType,
+        op: Option<Op>,
+        is_variable: bool,
+    ) -> Tensor {
+        let id = self.0.next_id.get();
+        self.0.next_id.set(id + 1);
+        let scope = self.tape().scope();
+        Tensor(Rc::new(Node {
+            id,
+            storage,
+            layout,
+            op,
+            is_variable,
+            dtype,
+            scope,
+        }))
+    }
+
+    /// A vector on the host that a tensor is copied from. On the CPU it is memory of the same kind
+    /// as a tensor's; on CUDA it is not on the device.
+    pub(crate) fn host_vec(&self, elements: u64, dtype: DType) -> Option<HostVec> {
+        (self.0.flavour == Flavour::Cpu).then(|| HostVec {
+            _storage: self.storage(elements, dtype, "vec"),
+        })
+    }
+
+    /// The upload that a strided CUDA kernel makes, alive until it is dropped.
+    fn params(&self, words: usize) -> Option<Storage> {
+        match self.0.flavour {
+            Flavour::Cpu => None,
+            Flavour::Cuda => {
+                let buffer = self.tape().alloc(words as u64, 64, "params");
+                Some(Storage {
+                    device: self.clone(),
+                    buffer,
+                })
+            }
+        }
+    }
+}
+
+impl Tensor {
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id
+    }
+    pub(crate) fn dims(&self) -> &[u64] {
+        &self.0.layout.dims
+    }
+    pub(crate) fn rank(&self) -> usize {
+        self.0.layout.rank()
+    }
+    pub(crate) fn dim_from_end(&self, back: usize) -> u64 {
+        self.dims()[self.rank() - back]
+    }
+    pub(crate) fn dtype(&self) -> DType {
+        self.0.dtype
+    }
+    pub(crate) fn op(&self) -> Option<&Op> {
+        self.0.op.as_ref()
+    }
+    pub(crate) fn is_variable(&self) -> bool {
+        self.0.is_variable
+    }
+    pub(crate) fn scope(&self) -> Scope {
+        self.0.scope
+    }
+    pub(crate) fn device(&self) -> &Device {
+        &self.0.storage.device
+    }
+    pub(crate) fn is_contiguous(&self) -> bool {
+        self.0.layout.is_contiguous()
+    }
+
+    fn tracked(&self) -> bool {
+        self.0.is_variable || self.0.op.is_some()
+    }
+
+    fn op1(&self, op: impl FnOnce(Tensor) -> Op) -> Option<Op> {
+        self.tracked().then(|| op(self.clone()))
+    }
+
+    fn op2(&self, other: &Self, op: impl FnOnce(Tensor, Tensor) -> Op) -> Option<Op> {
+        (self.tracked() || other.tracked()).then(|| op(self.clone(), other.clone()))
+    }
+
+    fn result(&self, shape: Dims, dtype: DType, name: &'static str, op: Option<Op>) -> Tensor {
+        self.device().fresh(shape, dtype, name, op, false)
+    }
+
+    fn view(&self, layout: Layout, op: Option<Op>) -> Tensor {
+        self.device()
+            .node(self.0.storage.clone(), layout, self.0.dtype, op, false)
+    }
+
+    /// The upload of this view's dims and strides, if it is strided.
+    fn params_if_strided(&self) -> Option<Storage> {
+        if self.is_contiguous() {
+            None
+        } else {
+            self.device().params(2 * self.rank())
+        }
+    }
+
+    fn same_dims(&self) -> Dims {
+        self.0.layout.dims.clone()
+    }
+
+    pub(crate) fn zeros_like(&self) -> Tensor {
+        self.result(self.same_dims(), self.dtype(), "zeros", None)
+    }
+
+    pub(crate) fn ones_like(&self) -> Tensor {
+        self.result(self.same_dims(), self.dtype(), "ones", None)
+    }
+
+    /// A tensor outside the graph that shares the storage.
+    pub(crate) fn detach(&self) -> Tensor {
+        if self.tracked() {
+            self.view(self.0.layout.clone(), None)
+        } else {
+            self.clone()
+        }
+    }
+
+    pub(crate) fn unary(&self, op: Unary) -> Tensor {
+        let _params = self.params_if_strided();
+        let kept = self.op1(|t| Op::Unary(t, op));
+        self.result(self.same_dims(), self.dtype(), op.name(), kept)
+    }
+
+    /// `self * mul + add`.
+    pub(crate) fn affine(&self) -> Tensor {
+        let _params = self.params_if_strided();
+        self.result(
+            self.same_dims(),
+            self.dtype(),
+            "affine",
+            self.op1(Op::Affine),
+        )
+    }
+
+    pub(crate) fn powf(&self) -> Tensor {
+        let _params = self.params_if_strided();
+        self.result(self.same_dims(), self.dtype(), "powf", self.op1(Op::Powf))
+    }
+
+    fn params_of_two(&self, rhs: &Tensor) -> Option<Storage> {
+        if self.is_contiguous() && rhs.is_contiguous() {
+            None
+        } else {
+            self.device().params(3 * self.rank())
+        }
+    }
+
+    pub(crate) fn binary(&self, rhs: &Tensor, op: Binary) -> Tensor {
+        debug_assert_eq!(self.dims(), rhs.dims(), "{}", op.name());
+        let _params = self.params_of_two(rhs);
+        let kept = self.op2(rhs, |a, b| Op::Binary(a, b, op));
+        self.result(self.same_dims(), self.dtype(), op.name(), kept)
+    }
+
+    pub(crate) fn add(&self, rhs: &Tensor) -> Tensor {
+        self.binary(rhs, Binary::Add)
+    }
+    pub(crate) fn sub(&self, rhs: &Tensor) -> Tensor {
+        self.binary(rhs, Binary::Sub)
+    }
+    pub(crate) fn mul(&self, rhs: &Tensor) -> Tensor {
+        self.binary(rhs, Binary::Mul)
+    }
+    pub(crate) fn div(&self, rhs: &Tensor) -> Tensor {
+        self.binary(rhs, Binary::Div)
+    }
+
+    /// A binary operation whose operands are views expanded to a common shape, where they differ.
+    pub(crate) fn broadcast_binary(&self, rhs: &Tensor, op: Binary) -> Tensor {
+        let shape = broadcast(self.dims(), rhs.dims());
+        match (self.dims() != &shape[..], rhs.dims() != &shape[..]) {
+            (false, false) => self.binary(rhs, op),
+            (false, true) => self.binary(&rhs.broadcast_as(&shape), op),
+            (true, false) => self.broadcast_as(&shape).binary(rhs, op),
+            (true, true) => self
+                .broadcast_as(&shape)
+                .binary(&rhs.broadcast_as(&shape), op),
+        }
+    }
+
+    /// An element-wise comparison: a tensor of bytes.
+    pub(crate) fn cmp(&self, rhs: &Tensor) -> Tensor {
+        let _params = self.params_of_two(rhs);
+        self.result(self.same_dims(), DType::U8, "cmp", self.op1(Op::Cmp))
+    }
+
+    pub(crate) fn to_dtype(&self, dtype: DType) -> Tensor {
+        if self.dtype() == dtype {
+            return self.clone();
+        }
+        let _params = self.params_if_strided();
+        self.result(self.same_dims(), dtype, "to_dtype", self.op1(Op::ToDType))
+    }
+
+    pub(crate) fn reduce_keepdim(&self, over: &[usize], op: Reduce) -> Tensor {
+        let _params = self.device().params(2 * self.rank());
+        let mut shape = self.same_dims();
+        for &dim in over {
+            shape[dim] = 1;
+        }
+        let kept = self.op1(|t| Op::Reduce(t, op));
+        self.result(shape, self.dtype(), op.name(), kept)
+    }
+
+    /// The sum over everything: a scalar.
+    pub(crate) fn sum_all(&self) -> Tensor {
+        let over: ArrayVecUsize = (0..self.rank()).collect();
+        let sum = self.reduce_keepdim(&over, Reduce::Sum);
+        match self.rank() {
+            0 => sum,
+            1 => sum.squeeze(0),
+            _ => sum.reshape(&[]),
+        }
+    }
+
+    pub(crate) fn matmul(&self, rhs: &Tensor) -> Tensor {
+        debug_assert_eq!(self.dim_from_end(1), rhs.dim_from_end(2), "matmul");
+        let mut shape = self.same_dims();
+        *shape.last_mut().expect("matmul of a matrix") = rhs.dim_from_end(1);
+        self.result(shape, self.dtype(), "matmul", self.op2(rhs, Op::Matmul))
+    }
+
+    pub(crate) fn broadcast_as(&self, shape: &[u64]) -> Tensor {
+        self.view(self.0.layout.broadcast_as(shape), self.op1(Op::Broadcast))
+    }
+
+    pub(crate) fn transpose(&self, a: usize, b: usize) -> Tensor {
+        self.view(
+            self.0.layout.transpose(a, b),
+            self.op1(|t| Op::Transpose(t, a, b)),
+        )
+    }
+
+    pub(crate) fn t(&self) -> Tensor {
+        self.transpose(self.rank() - 2, self.rank() - 1)
+    }
+
+    pub(crate) fn unsqueeze(&self, dim: usize) -> Tensor {
+        self.view(self.0.layout.unsqueeze(dim), self.op1(Op::Reshape))
+    }
+
+    pub(crate) fn squeeze(&self, dim: usize) -> Tensor {
+        if self.dims()[dim] != 1 {
+            return self.clone();
+        }
+        self.view(self.0.layout.squeeze(dim), self.op1(Op::Reshape))
+    }
+
+    pub(crate) fn narrow(&self, dim: usize, start: u64, len: u64) -> Tensor {
+        if start == 0 && len == self.dims()[dim] {
+            return self.clone();
+        }
+        let op = self.op1(|arg| Op::Narrow {
+            arg,
+            dim,
+            start,
+            len,
+        });
+        self.view(self.0.layout.narrow(dim, len), op)
+    }
+
+    /// A copy of a strided view: the output is made before the strides are uploaded.
+    fn copy_into(&self, shape: Dims, name: &'static str, op: Option<Op>) -> Tensor {
+        let out = self.result(shape, self.dtype(), name, op);
+        drop(self.params_if_strided());
+        out
+    }
+
+    pub(crate) fn contiguous(&self) -> Tensor {
+        if self.is_contiguous() {
+            return self.clone();
+        }
+        self.copy_into(self.same_dims(), "contiguous", self.op1(Op::Copy))
+    }
+
+    pub(crate) fn reshape(&self, shape: &[u64]) -> Tensor {
+        debug_assert_eq!(
+            elements(shape),
+            self.0.layout.elements(),
+            "reshape to {shape:?}"
+        );
+        let op = self.op1(Op::Reshape);
+        if self.is_contiguous() {
+            self.view(Layout::contiguous(dims(shape)), op)
+        } else {
+            self.copy_into(dims(shape), "reshape", op)
+        }
+    }
+
+    /// Merges the dimensions from `start` to the last.
+    pub(crate) fn flatten_from(&self, start: usize) -> Tensor {
+        if start + 1 >= self.rank() {
+            return self.clone();
+        }
+        let mut shape = dims(&self.dims()[..start]);
+        shape.push(elements(&self.dims()[start..]));
+        self.reshape(&shape)
+    }
+
+    /// Rows of `self` along dimension 0, for rank-1 `ids`.
+    pub(crate) fn index_select(&self, ids: &Tensor) -> Tensor {
+        let _params = self.device().params(2 * ids.rank());
+        let mut shape = self.same_dims();
+        shape[0] = ids.dims()[0];
+        self.result(
+            shape,
+            self.dtype(),
+            "index_select",
+            self.op2(ids, Op::IndexSelect),
+        )
+    }
+
+    pub(crate) fn gather(&self, ids: &Tensor) -> Tensor {
+        self.result(
+            ids.same_dims(),
+            self.dtype(),
+            "gather",
+            self.op2(ids, Op::Gather),
+        )
+    }
+
+    /// A copy of `self` with the rows of `source` added.
+    pub(crate) fn index_add(&self, ids: &Tensor, source: &Tensor) -> Tensor {
+        let any = self.tracked() || ids.tracked() || source.tracked();
+        let op = any.then(|| Op::IndexAdd(self.clone(), ids.clone(), source.clone()));
+        self.copy_into(self.same_dims(), "index_add", op)
+    }
+
+    /// A copy of `self` with the elements of `source` added.
+    pub(crate) fn scatter_add(&self, ids: &Tensor, source: &Tensor) -> Tensor {
+        let any = self.tracked() || ids.tracked() || source.tracked();
+        let op = any.then(|| Op::ScatterAdd(self.clone(), ids.clone(), source.clone()));
+        self.copy_into(self.same_dims(), "scatter_add", op)
+    }
+
+    /// Concatenation along `dim` (candle-core, tensor_cat.rs): block copies where every argument
+    /// allows them, else strided copies, of the transposed arguments unless `dim` is 0. Only
+    /// gradients are concatenated so far, and those are not tracked.
+    pub(crate) fn cat(args: &[&Tensor], dim: usize) -> Tensor {
+        let blocks = args.iter().all(|t| t.0.layout.copies_in_blocks(dim));
+        if !blocks && dim != 0 {
+            let turned: Vec<Tensor> = args.iter().map(|t| t.transpose(0, dim)).collect();
+            let turned: Vec<&Tensor> = turned.iter().collect();
+            return Self::cat_rows(&turned).transpose(0, dim);
+        }
+        if blocks {
+            Self::cat_blocks(args, dim)
+        } else {
+            Self::cat_rows(args)
+        }
+    }
+
+    fn cat_blocks(args: &[&Tensor], dim: usize) -> Tensor {
+        let mut shape = args[0].same_dims();
+        shape[dim] = args.iter().map(|t| t.dims()[dim]).sum();
+        debug_assert!(
+            !args.iter().any(|t| t.tracked()),
+            "a tracked concatenation has no rule yet"
+        );
+        args[0].result(shape, args[0].dtype(), "cat", None)
+    }
+
+    fn cat_rows(args: &[&Tensor]) -> Tensor {
+        let out = Self::cat_blocks(args, 0);
+        for arg in args {
+            drop(arg.params_if_strided());
+        }
+        out
+    }
+}
+
+type ArrayVecUsize = arrayvec::ArrayVec<usize, 6>;
