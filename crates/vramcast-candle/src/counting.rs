@@ -125,11 +125,12 @@ pub fn begin(phase: Phase) {
 /// Room for the events of a training step of a model of a hundred layers.
 const ROOM: usize = 1 << 21;
 
-/// Multiplies matrices once, so that what the product and its threads set up on first use (cache
-/// sizes read from the system, scratch) is not logged.
+/// Does once what sets things up on first use, so that it is not logged: a product (cache sizes
+/// read from the system, scratch) and an element-wise function of many values (candle's pool of
+/// threads).
 fn warm_up() -> candle_core::Result<()> {
-    let square = Tensor::ones((256, 256), DType::F32, &Device::Cpu)?;
-    square.matmul(&square).map(drop)
+    let square = Tensor::ones((1024, 1024), DType::F32, &Device::Cpu)?;
+    square.matmul(&square)?.gelu_erf().map(drop)
 }
 
 /// Runs `run` and returns what it returns with the tensor memory events of this thread.

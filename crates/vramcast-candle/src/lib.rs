@@ -5,8 +5,15 @@
 //! CUDA the device's memory pool.
 
 pub mod counting;
+#[cfg(feature = "cuda")]
+mod pool;
+mod probe;
 mod real;
 mod stock;
 
-pub use real::{Observer, Real, Silent};
+pub use probe::{Job, ProbeError, probe};
+pub use real::{Observer, Real};
 pub use stock::run_stock;
+
+/// Whether this build can run on CUDA.
+pub const HAS_CUDA: bool = cfg!(feature = "cuda");

@@ -16,16 +16,6 @@ pub trait Observer {
     fn begin(&self, phase: Phase) -> Result<()>;
 }
 
-/// Reads nothing.
-#[derive(Clone, Copy, Debug)]
-pub struct Silent;
-
-impl Observer for Silent {
-    fn begin(&self, _: Phase) -> Result<()> {
-        Ok(())
-    }
-}
-
 /// candle on a device.
 #[derive(Debug)]
 pub struct Real<O> {

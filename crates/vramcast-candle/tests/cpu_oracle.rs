@@ -196,3 +196,8 @@ fn the_stock_model_allocates_what_its_own_shadow_says() {
         check(&tiny(50, 32, 3, 4, 0.1, "gelu"), &workload);
     }
 }
+
+#[test]
+fn products_large_enough_for_several_threads_allocate_no_tensors_of_their_own() {
+    check(&tiny(3000, 256, 2, 4, 0.1, "gelu"), &train(Task::SequenceClassification, 2, 64));
+}

@@ -7,6 +7,7 @@
 //! Values that a method takes by value may die inside it; values taken by reference outlive it.
 
 use crate::timeline::Scope;
+use serde::{Deserialize, Serialize};
 
 /// How a parameter starts.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,7 +21,7 @@ pub enum Init {
 }
 
 /// An element-wise function between layers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Activation {
     /// Gaussian error linear unit by the error function.
     Gelu,

@@ -7,10 +7,12 @@
 //!
 //! Constraint: no IO, no clock, no environment, no randomness. Same input, same bytes out.
 
+pub mod accuracy;
 pub mod alloc;
 pub mod backend;
 pub mod bytes;
 pub mod candle;
+pub mod compare;
 pub mod config;
 pub mod context;
 pub mod dtype;

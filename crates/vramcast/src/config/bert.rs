@@ -2,10 +2,11 @@
 
 use super::{ConfigError, ModelConfig};
 use crate::backend::Activation;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Everything that BERT's shapes and lifetimes depend on.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Config {
     /// Rows of the word embedding table.
     pub vocab_size: u64,

@@ -6,10 +6,11 @@ mod known;
 
 pub use known::{KNOWN, Known};
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The resolved configuration of a model of any architecture.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ModelConfig {
     /// `model_type` "bert".
     Bert(bert::Config),

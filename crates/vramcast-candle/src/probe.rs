@@ -1,0 +1,189 @@
+//! One measured run: a job in, what it measured out. It is meant to run in a process of its own,
+//! since running out of memory can end the process.
+
+use crate::counting::{self, Logged, NotCounted};
+use crate::real::{Observer, Real};
+use crate::stock::run_stock;
+use candle_core::Device;
+use serde::{Deserialize, Serialize};
+use vramcast::bytes::Bytes;
+use vramcast::candle::Outcome;
+use vramcast::config::ModelConfig;
+use vramcast::record::{Measured, PhasePeak};
+use vramcast::timeline::Phase;
+use vramcast::workload::{Code, Mode, Workload};
+
+/// What a probe runs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Job {
+    /// The model.
+    pub config: ModelConfig,
+    /// What runs.
+    pub workload: Workload,
+    /// `None` for the CPU, else the number of the CUDA device.
+    pub cuda: Option<usize>,
+    /// Steps to run.
+    pub steps: u32,
+}
+
+/// Why a job measured nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// The device has not enough memory: an answer, not a failure.
+    #[error("{0}")]
+    OutOfMemory(String),
+    /// A parameter got no gradient, so the run measured less than training.
+    #[error(
+        "{reached} of {all} parameter tensors received a gradient: this run did not train the \
+         model, and what it measured means nothing"
+    )]
+    NotTrained {
+        /// Tensors with a gradient.
+        reached: u64,
+        /// All parameter tensors.
+        all: u64,
+    },
+    /// The count of allocations cannot be trusted.
+    #[error(transparent)]
+    NotCounted(#[from] NotCounted),
+    /// This build has no CUDA.
+    #[error("this build has no CUDA: build with `--features cuda`, or probe with --device cpu")]
+    NoCuda,
+    /// candle failed otherwise.
+    #[error("{0}")]
+    Candle(String),
+}
+
+impl From<candle_core::Error> for ProbeError {
+    fn from(error: candle_core::Error) -> Self {
+        let text = error.to_string();
+        let out_of_memory = ["OUT_OF_MEMORY", "out of memory", "ALLOC_FAILED"];
+        if out_of_memory.iter().any(|sign| text.contains(sign)) {
+            Self::OutOfMemory(text)
+        } else {
+            Self::Candle(text)
+        }
+    }
+}
+
+/// Runs a job and measures it.
+///
+/// # Errors
+/// What went wrong; running out of memory is one of them.
+pub fn probe(job: &Job) -> Result<Measured, ProbeError> {
+    match job.cuda {
+        None => probe_cpu(job),
+        Some(ordinal) => probe_cuda(job, ordinal),
+    }
+}
+
+struct Marks;
+
+impl Observer for Marks {
+    fn begin(&self, phase: Phase) -> candle_core::Result<()> {
+        counting::begin(phase);
+        Ok(())
+    }
+}
+
+fn probe_cpu(job: &Job) -> Result<Measured, ProbeError> {
+    let real = Real {
+        device: Device::Cpu,
+        observer: Marks,
+    };
+    let (outcome, log) = counting::record(|| run(&real, job))?;
+    let mut measured = described(&outcome?, job)?;
+    let (mut phase, mut live) = (Phase::Load, 0u64);
+    let mut sizes = Vec::new();
+    for event in log {
+        match event {
+            Logged::Begin(begun) => {
+                if phase == Phase::Load && begun != Phase::Load {
+                    measured.model_requested = Bytes(live);
+                }
+                phase = begun;
+            }
+            Logged::Alloc(_, bytes) => {
+                sizes.push(bytes);
+                live += bytes;
+            }
+            Logged::Free(buffer) => live -= sizes[buffer as usize],
+        }
+        raise(&mut measured, phase, Bytes(live), None);
+    }
+    measured.allocations = Some(sizes.len() as u64);
+    Ok(measured)
+}
+
+#[cfg(feature = "cuda")]
+fn probe_cuda(job: &Job, ordinal: usize) -> Result<Measured, ProbeError> {
+    use crate::pool::{PoolMeter, memory_info};
+    let device = Device::new_cuda(ordinal)?;
+    let (free, total) = memory_info()?;
+    let real = Real {
+        device,
+        observer: PoolMeter::new(ordinal)?,
+    };
+    let outcome = run(&real, job)?;
+    let mut measured = described(&outcome, job)?;
+    let reading = real.observer.finish()?;
+    measured.model_requested = reading.model;
+    for (phase, requested, reserved) in reading.phases {
+        raise(&mut measured, phase, requested, Some(reserved));
+    }
+    measured.reserved = Some(reading.reserved);
+    let (free_after, _) = memory_info()?;
+    measured.usable = Some(total);
+    measured.used_after_context = Some(Bytes(total.0 - free.0));
+    let beyond_pool = (total.0 - free_after.0).saturating_sub(reading.reserved.0);
+    measured.context = Some(Bytes(beyond_pool));
+    Ok(measured)
+}
+
+#[cfg(not(feature = "cuda"))]
+fn probe_cuda(_: &Job, _: usize) -> Result<Measured, ProbeError> {
+    Err(ProbeError::NoCuda)
+}
+
+fn run<O: Observer>(real: &Real<O>, job: &Job) -> candle_core::Result<Outcome> {
+    match job.workload.code {
+        Code::Vramcast => vramcast::candle::run(real, &job.config, &job.workload, job.steps),
+        Code::CandleTransformers => run_stock(real, &job.config, &job.workload, job.steps),
+    }
+}
+
+fn described(outcome: &Outcome, job: &Job) -> Result<Measured, ProbeError> {
+    let trains = job.workload.mode == Mode::Train;
+    let (reached, all) = (outcome.n_tensors_with_gradient, outcome.n_tensors);
+    if trains && reached != all {
+        return Err(ProbeError::NotTrained { reached, all });
+    }
+    Ok(Measured {
+        n_params: outcome.n_params,
+        n_tensors: all,
+        n_params_with_gradient: trains.then_some(outcome.n_params_with_gradient),
+        n_tensors_with_gradient: trains.then_some(reached),
+        ..Measured::default()
+    })
+}
+
+/// Takes a reading into the peaks of its phase and of the run. Building the model is not part of
+/// either.
+fn raise(measured: &mut Measured, phase: Phase, requested: Bytes, reserved: Option<Bytes>) {
+    if phase == Phase::Load {
+        return;
+    }
+    measured.peak_requested = measured.peak_requested.max(requested);
+    measured.peak_reserved = measured.peak_reserved.max(reserved);
+    match measured.phases.iter_mut().find(|p| p.name == phase) {
+        Some(peak) => {
+            peak.peak_requested = peak.peak_requested.max(requested);
+            peak.peak_reserved = peak.peak_reserved.max(reserved);
+        }
+        None => measured.phases.push(PhasePeak {
+            name: phase,
+            peak_requested: requested,
+            peak_reserved: reserved,
+        }),
+    }
+}

@@ -1,0 +1,238 @@
+//! What the user typed. Words are those of the records; the doc comments are the help texts.
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args as ClapArgs, Parser, Subcommand};
+use std::path::PathBuf;
+use std::str::FromStr;
+use strum::VariantNames;
+use vramcast::bytes::Bytes;
+use vramcast::workload::{Attention, Code, Mode, Optimizer, Precision, Runtime, Task, Workload};
+
+/// Says, before a job runs, how much GPU memory it needs, whether it fits, and why; then proves the
+/// answer by running the job and measuring it.
+#[derive(Debug, Parser)]
+#[command(
+    name = "vramcast",
+    version,
+    max_term_width = 100,
+    after_help = "Exit status: 0 it fits, or the check passed; 1 it does not fit, or the check \
+                  failed; 2 the question could not be answered.\n\nExamples:\n  \
+                  vramcast predict bert-large-uncased --batch 16 --seq 512 --gpu a100-40gb\n  \
+                  vramcast probe bert-base-uncased --batch 1 --seq 32\n  \
+                  vramcast gpus"
+)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// How much memory a step needs, whether it fits, and what it is made of.
+    #[command(after_help = "Examples:\n  \
+        vramcast predict bert-base-uncased --batch 32 --seq 128 --gpu t4\n  \
+        vramcast predict ./my-model --mode infer --capacity 8GiB --json\n  \
+        vramcast predict bert-large-uncased --batch 8 --seq 512 --charts out --png")]
+    Predict(Predict),
+    /// Run a step for real, measure it, compare it with the prediction, draw the charts.
+    #[command(after_help = "Examples:\n  \
+        vramcast probe google/bert_uncased_L-4_H-256_A-4 --batch 2 --seq 64 --device cpu\n  \
+        vramcast probe bert-base-uncased --batch 8 --seq 128 --device cuda\n  \
+        vramcast probe --suite probes/candle-h200.toml --device cuda --out reports/mine")]
+    Probe(Probe),
+    /// Predictions against measured records.
+    #[command(after_help = "Example:\n  vramcast accuracy reports/records/candle-h200.jsonl")]
+    Accuracy(Accuracy),
+    /// The accuracy page and the charts of a set of records.
+    #[command(after_help = "Example:\n  \
+        vramcast report reports/records/candle-h200.jsonl --out reports")]
+    Report(Report),
+    /// The models known by name.
+    Models(Json),
+    /// The cards known, with their capacities and where those were read.
+    Gpus(Json),
+    /// What this machine can do: CUDA, NVML, other tenants.
+    Doctor(Json),
+    /// Runs one job read from stdin, in a process that may die.
+    #[command(hide = true)]
+    ProbeChild,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Json {
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Predict {
+    /// A known name, a path to a config.json, or a folder that holds one.
+    pub(crate) model: String,
+    #[command(flatten)]
+    pub(crate) workload: WorkloadArgs,
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Draw the timeline and the peaks over batch and sequence into this folder.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) charts: Option<PathBuf>,
+    /// Charts as PNG too.
+    #[arg(long)]
+    pub(crate) png: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Probe {
+    /// A known name, a path to a config.json, or a folder that holds one.
+    #[arg(required_unless_present = "suite", conflicts_with = "suite")]
+    pub(crate) model: Option<String>,
+    #[command(flatten)]
+    pub(crate) workload: WorkloadArgs,
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Where to run: `cpu`, `cuda`, `cuda:1`, or `auto` for CUDA where this build and machine
+    /// have it.
+    #[arg(long, default_value = "auto")]
+    pub(crate) device: Device,
+    /// Run every workload of a suite (TOML) instead of one.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) suite: Option<PathBuf>,
+    /// The folder for the record and the charts.
+    #[arg(long, value_name = "DIR", default_value = "vramcast-probe")]
+    pub(crate) out: PathBuf,
+    /// Charts as PNG too.
+    #[arg(long)]
+    pub(crate) png: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Accuracy {
+    /// Record files (JSON lines).
+    #[arg(required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Report {
+    /// Record files (JSON lines).
+    #[arg(required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// The folder for the page and the charts.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+}
+
+/// What runs. Everything but batch and sequence has a default.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(next_help_heading = "Workload")]
+pub(crate) struct WorkloadArgs {
+    /// The head.
+    #[arg(long, default_value_t, value_parser = words::<Task>())]
+    task: Task,
+    /// Training or inference.
+    #[arg(long, default_value_t, value_parser = words::<Mode>())]
+    mode: Mode,
+    /// Sequences in a batch.
+    #[arg(long, default_value_t = 8)]
+    batch: u64,
+    /// Tokens in a sequence.
+    #[arg(long, default_value_t = 128)]
+    seq: u64,
+    /// Types of weights and activations.
+    #[arg(long, default_value_t, value_parser = words::<Precision>())]
+    precision: Precision,
+    /// How attention is computed.
+    #[arg(long, default_value_t, value_parser = words::<Attention>())]
+    attention: Attention,
+    /// What updates the parameters.
+    #[arg(long, default_value_t, value_parser = words::<Optimizer>())]
+    optimizer: Optimizer,
+    /// The software that runs it.
+    #[arg(long, default_value_t, value_parser = words::<Runtime>())]
+    runtime: Runtime,
+    /// Whose model code: this project's, in which every parameter trains, or candle's stock models.
+    #[arg(long, default_value_t, value_parser = words::<Code>())]
+    code: Code,
+    /// Recompute layers in the backward pass.
+    #[arg(long)]
+    checkpointing: bool,
+    /// Forward and backward passes per optimizer step.
+    #[arg(long, default_value_t = 1)]
+    accumulation: u32,
+    /// The batch has padded rows.
+    #[arg(long)]
+    padding: bool,
+}
+
+impl WorkloadArgs {
+    pub(crate) fn workload(&self) -> Workload {
+        Workload {
+            task: self.task,
+            mode: self.mode,
+            batch: self.batch,
+            seq: self.seq,
+            precision: self.precision,
+            attention: self.attention,
+            optimizer: self.optimizer,
+            runtime: self.runtime,
+            code: self.code,
+            checkpointing: self.checkpointing,
+            accumulation: self.accumulation,
+            padding: self.padding,
+        }
+    }
+}
+
+/// What it must fit into.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(next_help_heading = "Card")]
+pub(crate) struct Target {
+    /// A card, as `vramcast gpus` lists them.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) gpu: Option<String>,
+    /// A capacity instead of a card's, such as 16GiB.
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::parse)]
+    pub(crate) capacity: Option<Bytes>,
+}
+
+/// Where a probe runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Device {
+    Auto,
+    Cpu,
+    Cuda(usize),
+}
+
+impl FromStr for Device {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.strip_prefix("cuda:")) {
+            ("auto", _) => Ok(Self::Auto),
+            ("cpu", _) => Ok(Self::Cpu),
+            ("cuda", _) => Ok(Self::Cuda(0)),
+            (_, Some(ordinal)) => ordinal
+                .parse()
+                .map(Self::Cuda)
+                .map_err(|_| format!("`{ordinal}` is no number")),
+            _ => Err("known: auto, cpu, cuda, cuda:N".to_owned()),
+        }
+    }
+}
+
+/// The words of an enum, listed in the help and in the error for any other.
+fn words<T>() -> impl TypedValueParser<Value = T>
+where
+    T: VariantNames + FromStr<Err = strum::ParseError> + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(T::VARIANTS).try_map(|word| word.parse::<T>())
+}

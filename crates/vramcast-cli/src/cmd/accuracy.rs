@@ -1,0 +1,93 @@
+//! `vramcast accuracy` and `vramcast report`.
+
+use crate::args::{Accuracy as AccuracyArgs, Report};
+use crate::{Exit, model, output, records};
+use anyhow::Result;
+use std::path::PathBuf;
+use vramcast::accuracy::{Accuracy, Unpredicted, compare, summarize};
+use vramcast::gpu;
+use vramcast::predict::{Question, predict};
+use vramcast::record::Record;
+use vramcast::shadow::candle::Flavour;
+
+pub(crate) fn run(args: &AccuracyArgs) -> Result<Exit> {
+    let accuracy = of_files(&args.files)?;
+    if args.json {
+        output::print_json(&accuracy)?;
+    } else {
+        output::print(&text(&accuracy))?;
+    }
+    Ok(Exit::Fine)
+}
+
+pub(crate) fn report(_args: &Report) -> Result<Exit> {
+    Ok(Exit::Fine)
+}
+
+fn of_files(files: &[PathBuf]) -> Result<Accuracy> {
+    let (mut rows, mut unpredicted) = (Vec::new(), Vec::new());
+    for file in files {
+        let (records, skipped) = records::read(file)?;
+        let skipped = skipped.into_iter();
+        unpredicted.extend(skipped.map(|s| Unpredicted {
+            id: s.id,
+            reason: s.reason,
+        }));
+        for record in &records {
+            match predicted(record) {
+                Ok(prediction) => rows.push(compare(record, &prediction)),
+                Err(error) => unpredicted.push(Unpredicted {
+                    id: record.id.clone(),
+                    reason: format!("{error:#}"),
+                }),
+            }
+        }
+    }
+    Ok(summarize(rows, unpredicted))
+}
+
+fn predicted(record: &Record) -> Result<vramcast::predict::Prediction> {
+    let config = model::model(&record.model)?;
+    Ok(predict(&Question {
+        model: &record.model,
+        config: &config,
+        workload: &record.workload,
+        flavour: if record.device == "cpu" {
+            Flavour::Cpu
+        } else {
+            Flavour::Cuda
+        },
+        gpu: record.gpu.as_deref().and_then(gpu::find),
+        capacity: None,
+    })?)
+}
+
+fn text(accuracy: &Accuracy) -> String {
+    let mut rows = Vec::new();
+    for group in &accuracy.summary {
+        let name = |figure: &str| {
+            format!(
+                "{} {} {} {figure}",
+                group.runtime, group.mode, group.precision
+            )
+        };
+        for (figure, spread) in [
+            ("requested", group.requested),
+            ("reserved", group.reserved),
+            ("nvml", group.nvml),
+        ] {
+            rows.extend(spread.map(|s| output::spread(name(figure), s)));
+        }
+    }
+    let header = ["", "exact", "median", "p95", "worst", "signed median"];
+    let mut text = format!(
+        "{} records predicted, {} not\n\n{}\n",
+        accuracy.rows.len(),
+        accuracy.unpredicted.len(),
+        output::table(&header, rows)
+    );
+    for row in &accuracy.unpredicted {
+        text += &format!("not predicted: {}: {}\n", row.id, row.reason);
+    }
+    text
+}

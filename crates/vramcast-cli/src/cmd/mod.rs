@@ -1,0 +1,25 @@
+//! One file a command, each a function from its arguments to an exit status.
+
+mod accuracy;
+mod catalogue;
+mod doctor;
+mod predict;
+mod probe;
+
+use crate::Exit;
+use crate::args::{Args, Command};
+use anyhow::Result;
+
+/// Runs the command that was typed.
+pub(crate) fn run(args: Args) -> Result<Exit> {
+    match args.command {
+        Command::Predict(args) => predict::run(&args),
+        Command::Probe(args) => probe::run(&args),
+        Command::Accuracy(args) => accuracy::run(&args),
+        Command::Report(args) => accuracy::report(&args),
+        Command::Models(args) => catalogue::models(args.json),
+        Command::Gpus(args) => catalogue::gpus(args.json),
+        Command::Doctor(args) => doctor::run(args.json),
+        Command::ProbeChild => crate::child::serve().map(|()| Exit::Fine),
+    }
+}

@@ -1,0 +1,241 @@
+//! `vramcast probe`: predict, run, measure, compare, draw.
+
+use crate::args::{Device, Probe};
+use crate::child::{self, Ended};
+use crate::cmd::predict::card;
+use crate::suite::Entry;
+use crate::{Exit, model, nvml, output, records, suite};
+use anyhow::{Result, bail};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use vramcast::compare::ledger;
+use vramcast::gpu::{self, Gpu};
+use vramcast::predict::{Prediction, Question, STEPS, predict};
+use vramcast::record::{Record, RunOutcome, SCHEMA};
+use vramcast::shadow::candle::Flavour;
+use vramcast_candle::{HAS_CUDA, Job};
+
+/// Where the probes of this run happen.
+struct Place {
+    cuda: Option<usize>,
+    card: Option<nvml::Card>,
+    known: Option<&'static Gpu>,
+}
+
+pub(crate) fn run(args: &Probe) -> Result<Exit> {
+    let place = place(args.device, card(&args.target)?)?;
+    match &args.suite {
+        Some(file) => run_suite(args, &place, &suite::read(file)?),
+        None => {
+            let model = args.model.clone().unwrap_or_default();
+            run_one(
+                args,
+                &place,
+                &Entry {
+                    model,
+                    workload: args.workload.workload(),
+                },
+            )
+        }
+    }
+}
+
+fn place(device: Device, asked: Option<&'static Gpu>) -> Result<Place> {
+    let cuda = match device {
+        Device::Cpu => None,
+        Device::Auto => (HAS_CUDA && nvml::card(0).is_ok()).then_some(0),
+        Device::Cuda(_) if !HAS_CUDA => {
+            bail!("this build has no CUDA: build with `--features cuda`, or use --device cpu")
+        }
+        Device::Cuda(ordinal) => Some(ordinal),
+    };
+    let card = cuda.map(nvml::card).transpose()?;
+    if let Some(card) = &card {
+        if card.mig {
+            output::remark(
+                "warning: the card is cut into instances (MIG); NVML shows the whole card",
+            );
+        }
+        if !card.tenants.is_empty() {
+            output::remark(&format!(
+                "warning: {} other process(es) on the card hold {}; NVML's figures include what they \
+                 do meanwhile",
+                card.tenants.len(),
+                card.used
+            ));
+        }
+    }
+    let known = asked.or_else(|| card.as_ref().and_then(|card| gpu::find(&card.name)));
+    Ok(Place { cuda, card, known })
+}
+
+fn run_one(args: &Probe, place: &Place, entry: &Entry) -> Result<Exit> {
+    let progress = output::spinner(format!("running {} on {}", entry.model, device_name(place)));
+    let (prediction, record) = measure(args, place, entry)?;
+    progress.finish_and_clear();
+    let file = args.out.join("record.jsonl");
+    records::write(&file, std::slice::from_ref(&record))?;
+    if args.json {
+        output::print_json(&serde_json::json!({
+            "schema": SCHEMA,
+            "predicted": prediction,
+            "measured": record.measured,
+            "device": record.device,
+            "outcome": record.outcome,
+            "error": record.error,
+            "record": file,
+        }))?;
+    } else {
+        output::print(&text(&prediction, &record))?;
+        output::remark(&format!("record: {}", file.display()));
+    }
+    match record.outcome {
+        RunOutcome::Ok => Ok(Exit::Fine),
+        RunOutcome::Oom => Ok(Exit::DoesNotFit),
+        RunOutcome::Failed => bail!("the probe failed: {}", record.error.unwrap_or_default()),
+    }
+}
+
+fn run_suite(args: &Probe, place: &Place, entries: &[Entry]) -> Result<Exit> {
+    let file = args.out.join("records.jsonl");
+    let bar = output::bar(entries.len());
+    let mut done: Vec<Record> = Vec::new();
+    let mut failed = 0;
+    for entry in entries {
+        bar.set_message(format!("{} {}", entry.model, entry.workload.describe()));
+        let (prediction, record) = measure(args, place, entry)?;
+        let requested = prediction.peak_requested;
+        let line = match record.outcome {
+            RunOutcome::Ok if record.measured.peak_requested == requested => "exact".to_owned(),
+            RunOutcome::Ok => format!(
+                "off by {} B",
+                record.measured.peak_requested.minus(requested)
+            ),
+            outcome => {
+                failed += usize::from(outcome == RunOutcome::Failed);
+                format!("{outcome}: {}", record.error.as_deref().unwrap_or_default())
+            }
+        };
+        bar.suspend(|| {
+            output::remark(&format!(
+                "{} {}: {line}",
+                entry.model,
+                entry.workload.describe()
+            ));
+        });
+        done.push(record);
+        // After every run: a suite that is stopped has lost nothing.
+        records::write(&file, &done)?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    output::remark(&format!("records: {}", file.display()));
+    if failed > 0 {
+        bail!("{failed} of {} probes failed", entries.len());
+    }
+    Ok(Exit::Fine)
+}
+
+fn measure(args: &Probe, place: &Place, entry: &Entry) -> Result<(Prediction, Record)> {
+    let config = model::model(&entry.model)?;
+    let prediction = predict(&Question {
+        model: &entry.model,
+        config: &config,
+        workload: &entry.workload,
+        flavour: if place.cuda.is_some() {
+            Flavour::Cuda
+        } else {
+            Flavour::Cpu
+        },
+        gpu: place.known,
+        capacity: args.target.capacity,
+    })?;
+    let job = Job {
+        config,
+        workload: entry.workload.clone(),
+        cuda: place.cuda,
+        steps: STEPS,
+    };
+    let ended = child::run(&job)?;
+    let record = record(place, entry, ended);
+    Ok((prediction, record))
+}
+
+fn device_name(place: &Place) -> String {
+    place
+        .cuda
+        .map_or_else(|| "cpu".to_owned(), |ordinal| format!("cuda:{ordinal}"))
+}
+
+fn record(place: &Place, entry: &Entry, ended: Ended) -> Record {
+    let card = place.card.as_ref();
+    let mut record = Record {
+        schema: SCHEMA,
+        id: String::new(),
+        model: entry.model.clone(),
+        workload: entry.workload.clone(),
+        runtime_version: vramcast::candle::VERSION.to_owned(),
+        device: device_name(place),
+        gpu: card.map(|card| card.name.clone()),
+        capacity: card.map(|card| card.total),
+        driver: card.map(|card| card.driver.clone()),
+        steps: STEPS,
+        outcome: ended.outcome,
+        error: ended.error,
+        measured: ended.measured,
+    };
+    record.id = id(&record);
+    record
+}
+
+/// Twelve hexadecimal digits of what ran and what was measured.
+fn id(record: &Record) -> String {
+    let mut hasher = DefaultHasher::new();
+    (&record.model, &record.workload, &record.device, &record.gpu).hash(&mut hasher);
+    record.measured.peak_requested.hash(&mut hasher);
+    (record.measured.nvml_used, record.measured.nvml_samples).hash(&mut hasher);
+    format!("{:012x}", hasher.finish() >> 16)
+}
+
+fn text(prediction: &Prediction, record: &Record) -> String {
+    let on_device = record.device != "cpu";
+    let headline = match record.outcome {
+        RunOutcome::Ok => {
+            let (p, m) = (prediction.peak_requested, record.measured.peak_requested);
+            match m.minus(p) {
+                0 => format!("exact: predicted and measured {p} requested, to the byte"),
+                off => format!("off by {off} B: predicted {p} requested, measured {m}"),
+            }
+        }
+        outcome => format!("{outcome}: {}", record.error.as_deref().unwrap_or_default()),
+    };
+    let measured = (record.outcome == RunOutcome::Ok).then_some(&record.measured);
+    let mut text = format!(
+        "{headline}\n{}, {}, on {}\n\n{}\n",
+        record.model,
+        record.workload.describe(),
+        record.gpu.as_deref().unwrap_or(&record.device),
+        output::ledger(&ledger(prediction, measured, on_device)),
+    );
+    if let Some(m) = measured {
+        let mut facts = Vec::new();
+        if let Some(allocations) = m.allocations {
+            facts.push(format!(
+                "{allocations} allocations, {} predicted",
+                prediction.allocations
+            ));
+        }
+        if let Some(reached) = m.n_tensors_with_gradient {
+            facts.push(format!(
+                "{reached} of {} parameter tensors received a gradient",
+                m.n_tensors
+            ));
+        }
+        if let Some(samples) = m.nvml_samples {
+            facts.push(format!("{samples} readings of NVML"));
+        }
+        if !facts.is_empty() {
+            text += &format!("\n{}\n", facts.join("; "));
+        }
+    }
+    text
+}

@@ -1,0 +1,38 @@
+//! Finding the model and the card that the user means.
+
+use anyhow::{Context, Result, anyhow, bail};
+use std::path::Path;
+use vramcast::config::ModelConfig;
+use vramcast::gpu::{self, GPUS, Gpu};
+
+/// A known name, a path to a config.json, or a folder that holds one.
+pub(crate) fn model(name: &str) -> Result<ModelConfig> {
+    let path = Path::new(name);
+    let file = match path.metadata() {
+        Ok(found) if found.is_dir() => path.join("config.json"),
+        Ok(_) => path.to_path_buf(),
+        // A name with a slash may be a hub name or a path; only what exists is a path.
+        Err(_) if name.ends_with(".json") => bail!("{name}: no such file"),
+        Err(_) => return Ok(ModelConfig::known(name)?),
+    };
+    let text = std::fs::read_to_string(&file)
+        .with_context(|| format!("{}: cannot be read", file.display()))?;
+    ModelConfig::from_json(&text).map_err(|error| anyhow!("{}: {error}", file.display()))
+}
+
+/// A card by name.
+pub(crate) fn card(name: &str) -> Result<&'static Gpu> {
+    gpu::find(name).ok_or_else(|| {
+        let mut near: Vec<(f64, &str)> = GPUS
+            .iter()
+            .map(|g| (strsim::jaro_winkler(&name.to_lowercase(), g.name), g.name))
+            .collect();
+        near.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let near: Vec<&str> = near.iter().take(3).map(|n| n.1).collect();
+        anyhow!(
+            "`{name}` is not a known card; nearest: {}; `vramcast gpus` lists all, and --capacity \
+             16GiB works for any other",
+            near.join(", ")
+        )
+    })
+}

@@ -1,0 +1,167 @@
+//! What people read: tables, lines and progress. Data goes to stdout, everything else to stderr.
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Table};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::Write;
+use std::time::Duration;
+use vramcast::accuracy::Spread;
+use vramcast::bytes::{Bytes, grouped};
+use vramcast::compare::{Entry, Row};
+use vramcast::predict::{Prediction, Verdict};
+
+/// Prints to stdout; a broken pipe is an error that the caller can tell from others.
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        out.write_all(b"\n")?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// Prints a value as indented JSON to stdout.
+pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    print(&serde_json::to_string_pretty(value)?)
+}
+
+/// One line on stderr: the error and what caused it.
+#[allow(clippy::print_stderr, reason = "the one place that complains")]
+pub(crate) fn complain(error: &anyhow::Error) {
+    eprintln!("error: {error:#}");
+}
+
+/// A remark on stderr.
+#[allow(clippy::print_stderr, reason = "the one place that remarks")]
+pub(crate) fn remark(text: &str) {
+    eprintln!("{text}");
+}
+
+/// A spinner for something that takes longer than a second. It draws nothing where stderr is no
+/// terminal.
+pub(crate) fn spinner(text: String) -> ProgressBar {
+    let bar = ProgressBar::new_spinner().with_message(text);
+    bar.set_style(style("{spinner} {msg} {elapsed}"));
+    bar.enable_steady_tick(Duration::from_millis(120));
+    bar
+}
+
+/// A bar over `count` things.
+pub(crate) fn bar(count: usize) -> ProgressBar {
+    let bar = ProgressBar::new(count as u64);
+    bar.set_style(style("{bar:30} {pos}/{len} {msg} {elapsed}"));
+    bar.enable_steady_tick(Duration::from_millis(250));
+    bar
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+/// A table without lines, numbers to the right from the second column on.
+pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(header.to_vec());
+    for row in rows {
+        table.add_row(row);
+    }
+    for (i, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        if i > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+        .to_string()
+        .lines()
+        .map(str::trim_end)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// The answer in one line.
+pub(crate) fn headline(p: &Prediction) -> String {
+    let total = p.peak_nvml;
+    let spread = if p.peak_nvml_low == p.peak_nvml_high {
+        String::new()
+    } else {
+        format!(" ({} to {})", p.peak_nvml_low, p.peak_nvml_high)
+    };
+    let on = match (&p.gpu, p.capacity) {
+        (Some(gpu), Some(capacity)) => format!("{gpu}, {capacity}"),
+        (None, Some(capacity)) => format!("{capacity}"),
+        _ => String::new(),
+    };
+    match p.verdict {
+        Verdict::Unknown => format!("needs {total}{spread}"),
+        Verdict::Fits => format!("fits: needs {total}{spread} of {on}"),
+        Verdict::Tight => {
+            format!("tight: needs {total}{spread} of {on}; it depends on the context")
+        }
+        Verdict::Oom => format!("does not fit: needs {total}{spread}, more than {on}"),
+    }
+}
+
+/// The ledger as a table; the columns of a measurement appear only where there is one.
+pub(crate) fn ledger(entries: &[Entry]) -> String {
+    let measured = entries.iter().any(|e| e.measured.is_some());
+    let rows = entries.iter().map(|e| {
+        let label = match e.row {
+            Row::Part => format!("  {}", e.label),
+            Row::Sum => format!("= {}", e.label),
+        };
+        let bytes = |b: Bytes| grouped(i128::from(b.0));
+        let mut cells = vec![label, bytes(e.predicted), e.predicted.to_string()];
+        if measured {
+            cells.truncate(2);
+            cells.push(e.measured.map_or_else(String::new, bytes));
+            cells.push(e.difference().map_or_else(String::new, difference));
+        }
+        cells
+    });
+    let mut rows: Vec<Vec<String>> = rows.collect();
+    if let Some(residual) = entries.last().and_then(Entry::difference) {
+        rows.push(vec![
+            "  residual".to_owned(),
+            String::new(),
+            String::new(),
+            difference(residual),
+        ]);
+    }
+    let header: &[&str] = if measured {
+        &["", "predicted B", "measured B", "difference B"]
+    } else {
+        &["", "bytes", ""]
+    };
+    table(header, rows)
+}
+
+fn difference(bytes: i128) -> String {
+    if bytes > 0 {
+        format!("+{}", grouped(bytes))
+    } else {
+        grouped(bytes)
+    }
+}
+
+/// A relative error: exact is said in words, small ones keep their digits.
+pub(crate) fn percent(error: f64) -> String {
+    if error == 0.0 {
+        "0".to_owned()
+    } else {
+        format!("{:.2} %", 100.0 * error)
+    }
+}
+
+/// One row of a summary: count, exact, median, p95, worst, signed median, under.
+pub(crate) fn spread(name: String, spread: Spread) -> Vec<String> {
+    vec![
+        name,
+        format!("{}/{}", spread.exact, spread.count),
+        percent(spread.median),
+        percent(spread.p95),
+        percent(spread.worst),
+        percent(spread.signed_median),
+    ]
+}

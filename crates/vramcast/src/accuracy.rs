@@ -1,0 +1,240 @@
+//! How far predictions are from measured records: every row, and the figures that sum them up.
+
+use crate::bytes::Bytes;
+use crate::predict::{Prediction, Verdict};
+use crate::record::{Record, RunOutcome};
+use crate::workload::{Mode, Precision, Runtime};
+use serde::Serialize;
+
+/// One figure of one record. Sizes in bytes; the error is (predicted - measured) / measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// As measured.
+    pub measured: Bytes,
+    /// As predicted.
+    pub predicted: Bytes,
+    /// Relative error, positive where the prediction is too high.
+    pub error: f64,
+}
+
+impl Figure {
+    fn new(measured: Bytes, predicted: Bytes) -> Self {
+        let difference = predicted.minus(measured) as f64;
+        let error = if measured.0 == 0 {
+            0.0
+        } else {
+            difference / measured.0 as f64
+        };
+        Self {
+            measured,
+            predicted,
+            error,
+        }
+    }
+}
+
+/// One record beside its prediction.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Compared {
+    /// The record's id.
+    pub id: String,
+    /// The model.
+    pub model: String,
+    /// The workload in one line.
+    pub workload: String,
+    /// What ran it.
+    pub runtime: Runtime,
+    /// Training or inference.
+    pub mode: Mode,
+    /// Types.
+    pub precision: Precision,
+    /// How the run ended.
+    pub outcome: RunOutcome,
+    /// What was predicted for the record's card.
+    pub verdict: Verdict,
+    /// Requested bytes.
+    pub requested: Option<Figure>,
+    /// Allocated bytes; candle's pool counts what was requested.
+    pub allocated: Option<Figure>,
+    /// Reserved bytes.
+    pub reserved: Option<Figure>,
+    /// What NVML showed beyond its baseline.
+    pub nvml: Option<Figure>,
+}
+
+/// A record without a prediction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unpredicted {
+    /// The record's id.
+    pub id: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// The distribution of one figure's relative errors.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// Rows that have the figure.
+    pub count: usize,
+    /// Rows predicted to the byte.
+    pub exact: usize,
+    /// Median of the absolute errors.
+    pub median: f64,
+    /// 95th percentile of the absolute errors.
+    pub p95: f64,
+    /// The largest absolute error.
+    pub worst: f64,
+    /// Median of the signed errors.
+    pub signed_median: f64,
+    /// Share of rows predicted too low.
+    pub under: f64,
+}
+
+/// The figures of all rows of one runtime, mode and precision.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Group {
+    /// What ran.
+    pub runtime: Runtime,
+    /// Training or inference.
+    pub mode: Mode,
+    /// Types.
+    pub precision: Precision,
+    /// Rows.
+    pub count: usize,
+    /// Requested bytes.
+    pub requested: Option<Spread>,
+    /// Allocated bytes.
+    pub allocated: Option<Spread>,
+    /// Reserved bytes.
+    pub reserved: Option<Spread>,
+    /// NVML.
+    pub nvml: Option<Spread>,
+}
+
+/// How verdicts fared against what happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Confusion {
+    /// Said to fit, and ran.
+    pub fits_ran: usize,
+    /// Said to fit, and ran out of memory: the error that must not happen.
+    pub fits_oom: usize,
+    /// Said to be tight.
+    pub tight: usize,
+    /// Said not to fit, and did not.
+    pub oom_oom: usize,
+    /// Said not to fit, and ran.
+    pub oom_ran: usize,
+}
+
+/// Rows and summary of a set of records.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Accuracy {
+    /// Every record with a prediction.
+    pub rows: Vec<Compared>,
+    /// Figures by group.
+    pub summary: Vec<Group>,
+    /// Verdicts.
+    pub verdicts: Confusion,
+    /// Records without a prediction.
+    pub unpredicted: Vec<Unpredicted>,
+}
+
+/// Puts a record beside its prediction.
+pub fn compare(record: &Record, prediction: &Prediction) -> Compared {
+    let ran = record.outcome == RunOutcome::Ok;
+    let figure = |measured: Option<Bytes>, predicted| {
+        measured
+            .filter(|_| ran)
+            .map(|measured| Figure::new(measured, predicted))
+    };
+    let m = &record.measured;
+    let nvml = m
+        .nvml_used
+        .zip(m.nvml_before)
+        .map(|(used, before)| Bytes(used.0 - before.0));
+    Compared {
+        id: record.id.clone(),
+        model: record.model.clone(),
+        workload: record.workload.describe(),
+        runtime: record.workload.runtime,
+        mode: record.workload.mode,
+        precision: record.workload.precision,
+        outcome: record.outcome,
+        verdict: prediction.verdict,
+        requested: figure(Some(m.peak_requested), prediction.peak_requested),
+        allocated: figure(Some(m.peak_requested), prediction.peak_allocated),
+        reserved: figure(m.peak_reserved, prediction.peak_reserved),
+        nvml: figure(nvml, prediction.peak_nvml),
+    }
+}
+
+/// Sums rows up.
+pub fn summarize(rows: Vec<Compared>, unpredicted: Vec<Unpredicted>) -> Accuracy {
+    let mut summary: Vec<Group> = Vec::new();
+    for row in &rows {
+        let key = (row.runtime, row.mode, row.precision);
+        if summary
+            .iter()
+            .any(|g| (g.runtime, g.mode, g.precision) == key)
+        {
+            continue;
+        }
+        let members: Vec<&Compared> = rows
+            .iter()
+            .filter(|r| (r.runtime, r.mode, r.precision) == key)
+            .collect();
+        let spread = |figure: fn(&Compared) -> Option<Figure>| {
+            spread(&members.iter().filter_map(|r| figure(r)).collect::<Vec<_>>())
+        };
+        summary.push(Group {
+            runtime: key.0,
+            mode: key.1,
+            precision: key.2,
+            count: members.len(),
+            requested: spread(|r| r.requested),
+            allocated: spread(|r| r.allocated),
+            reserved: spread(|r| r.reserved),
+            nvml: spread(|r| r.nvml),
+        });
+    }
+    let mut verdicts = Confusion::default();
+    for row in &rows {
+        let count = match (row.verdict, row.outcome) {
+            (Verdict::Unknown, _) | (_, RunOutcome::Failed) => continue,
+            (Verdict::Fits, RunOutcome::Ok) => &mut verdicts.fits_ran,
+            (Verdict::Fits, RunOutcome::Oom) => &mut verdicts.fits_oom,
+            (Verdict::Tight, _) => &mut verdicts.tight,
+            (Verdict::Oom, RunOutcome::Oom) => &mut verdicts.oom_oom,
+            (Verdict::Oom, RunOutcome::Ok) => &mut verdicts.oom_ran,
+        };
+        *count += 1;
+    }
+    Accuracy {
+        rows,
+        summary,
+        verdicts,
+        unpredicted,
+    }
+}
+
+/// The distribution of some figures' errors; `None` if there are none.
+pub fn spread(figures: &[Figure]) -> Option<Spread> {
+    let sorted = |of: fn(&Figure) -> f64| {
+        let mut errors: Vec<f64> = figures.iter().map(of).collect();
+        errors.sort_by(f64::total_cmp);
+        errors
+    };
+    let absolute = sorted(|f| f.error.abs());
+    let signed = sorted(|f| f.error);
+    // The smallest error that at least this share of the rows does not exceed.
+    let rank = |share: f64| ((absolute.len() as f64 * share).ceil() as usize).max(1) - 1;
+    Some(Spread {
+        count: figures.len(),
+        exact: figures.iter().filter(|f| f.measured == f.predicted).count(),
+        median: *absolute.get(rank(0.5))?,
+        p95: *absolute.get(rank(0.95))?,
+        worst: *absolute.last()?,
+        signed_median: *signed.get(rank(0.5))?,
+        under: signed.iter().filter(|e| **e < 0.0).count() as f64 / figures.len() as f64,
+    })
+}
