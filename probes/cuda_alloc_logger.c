@@ -6,13 +6,15 @@
  *   cc -shared -fPIC -O2 -o alloc_logger.so cuda_alloc_logger.c -ldl
  *   CUDA_ALLOC_LOG=log.txt LD_PRELOAD=./alloc_logger.so vramcast probe ...
  *
- * One line an event: "+ address bytes", "- address", and "s" for a stream or context
- * synchronisation. The file's name gets the process's number, since a probe runs in a child.
+ * One line an event, nanoseconds first: "time + address bytes", "time - address", and "time s" for a
+ * stream or context synchronisation, once it is over. The file's name gets the process's number,
+ * since a probe runs in a child.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef unsigned long long address_t;
@@ -34,6 +36,12 @@ static FILE *log_file(void) {
     return file;
 }
 
+static address_t now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (address_t)t.tv_sec * 1000000000u + (address_t)t.tv_nsec;
+}
+
 static void *real(const char *name) {
     void *found = dlsym(RTLD_NEXT, name);
     if (!found) {
@@ -47,27 +55,29 @@ int cuMemAllocAsync(address_t *pointer, size_t bytes, void *stream) {
     static int (*next)(address_t *, size_t, void *);
     if (!next) next = (int (*)(address_t *, size_t, void *))real("cuMemAllocAsync");
     int status = next(pointer, bytes, stream);
-    fprintf(log_file(), "+ %llx %zu\n", status ? 0 : *pointer, bytes);
+    fprintf(log_file(), "%llu + %llx %zu\n", now(), status ? 0 : *pointer, bytes);
     return status;
 }
 
 int cuMemFreeAsync(address_t pointer, void *stream) {
     static int (*next)(address_t, void *);
     if (!next) next = (int (*)(address_t, void *))real("cuMemFreeAsync");
-    fprintf(log_file(), "- %llx\n", pointer);
+    fprintf(log_file(), "%llu - %llx\n", now(), pointer);
     return next(pointer, stream);
 }
 
 int cuStreamSynchronize(void *stream) {
     static int (*next)(void *);
     if (!next) next = (int (*)(void *))real("cuStreamSynchronize");
-    fprintf(log_file(), "s\n");
-    return next(stream);
+    int status = next(stream);
+    fprintf(log_file(), "%llu s\n", now());
+    return status;
 }
 
 int cuCtxSynchronize(void) {
     static int (*next)(void);
     if (!next) next = (int (*)(void))real("cuCtxSynchronize");
-    fprintf(log_file(), "s\n");
-    return next();
+    int status = next();
+    fprintf(log_file(), "%llu s\n", now());
+    return status;
 }

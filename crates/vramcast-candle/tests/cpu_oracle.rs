@@ -199,5 +199,8 @@ fn the_stock_model_allocates_what_its_own_shadow_says() {
 
 #[test]
 fn products_large_enough_for_several_threads_allocate_no_tensors_of_their_own() {
-    check(&tiny(3000, 256, 2, 4, 0.1, "gelu"), &train(Task::SequenceClassification, 2, 64));
+    check(
+        &tiny(3000, 256, 2, 4, 0.1, "gelu"),
+        &train(Task::SequenceClassification, 2, 64),
+    );
 }

@@ -15,6 +15,14 @@ use serde::{Deserialize, Serialize};
 /// Steps that a prediction replays and a probe runs: the second shows what the first leaves behind.
 pub const STEPS: u32 = 2;
 
+const PACE: alloc::Pace = alloc::Pace::Timed(alloc::Rates {
+    launch_ns: 8_000,
+    kernel_ns: 2_000,
+    bytes_per_us: 3_500_000,
+    flops_per_us: 40_000_000,
+    queue: 1024,
+});
+
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
@@ -181,7 +189,7 @@ pub fn predict_with_timeline(
     check(config, workload)?;
     let (timeline, outcome) = run(config, workload, flavour, 1)?;
     let peak = timeline.peak().ok_or(TooLarge)?;
-    let replay = alloc::replay(&timeline, STEPS, u64::MAX).map_err(|_| TooLarge)?;
+    let replay = alloc::replay(&timeline, PACE, u64::MAX).map_err(|_| TooLarge)?;
     let context = context(gpu, workload.runtime, workload.mode);
     let capacity = question
         .capacity

@@ -116,6 +116,15 @@ impl std::fmt::Display for Scope {
     }
 }
 
+/// What the kernel that fills a buffer does, for knowing how far the device falls behind the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Bytes read and written.
+    pub traffic: u64,
+    /// Multiplications and additions of matrix products.
+    pub flops: u64,
+}
+
 /// One allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer {
@@ -129,6 +138,8 @@ pub struct Buffer {
     pub scope: Scope,
     /// The operation that made it, by the runtime's own name.
     pub op: &'static str,
+    /// What filling it takes.
+    pub work: Work,
 }
 
 /// A run's whole story.

@@ -77,9 +77,9 @@ fn replay(name: &str, events: &[Event]) -> Outcome {
     let mut live = HashMap::new();
     for event in events {
         match event.kind.as_str() {
-            // Zero bytes give the null address.
+            // Zero bytes give the null address. The device was idle after every event.
             "alloc" => {
-                let offset = pool.alloc(event.id as u32, event.bytes).unwrap();
+                let offset = pool.alloc(event.id as u32, event.bytes, 0).unwrap();
                 let expected = event.address.saturating_sub(base);
                 outcome.allocations += 1;
                 outcome.addresses_off += usize::from(offset != expected);
@@ -87,7 +87,7 @@ fn replay(name: &str, events: &[Event]) -> Outcome {
             }
             "free" => {
                 assert_eq!(live.remove(&event.id), Some(event.address));
-                pool.free(event.id as u32);
+                pool.free(event.id as u32, 0);
             }
             "sync" => pool.synchronize(),
             other => panic!("unknown event {other}"),

@@ -4,7 +4,7 @@
 //! drops in the shadow's code, as it is in the runtime that the shadow follows.
 
 use crate::bytes::{Bytes, TooLarge};
-use crate::timeline::{Buffer, Category, Event, Phase, Scope, Timeline};
+use crate::timeline::{Buffer, Category, Event, Phase, Scope, Timeline, Work};
 use std::cell::{Cell, RefCell};
 
 /// A recording in progress.
@@ -45,8 +45,16 @@ impl Default for Tape {
 }
 
 impl Tape {
-    /// Writes an allocation of `elements` values of `bits` bits and returns the buffer's number.
-    pub(super) fn alloc(&self, elements: u64, bits: u64, op: &'static str) -> u32 {
+    /// Writes an allocation of `elements` values of `bits` bits, filled by a kernel that reads
+    /// `reads` bytes and does `flops` operations, and returns the buffer's number.
+    pub(super) fn alloc(
+        &self,
+        elements: u64,
+        bits: u64,
+        op: &'static str,
+        reads: u64,
+        flops: u64,
+    ) -> u32 {
         let story = &mut *self.story.borrow_mut();
         let bytes = Bytes::of(elements, bits).map_or(u64::MAX, |b| b.0);
         let live = story.live.checked_add(bytes);
@@ -63,6 +71,10 @@ impl Tape {
             phase,
             scope: self.scope.get(),
             op,
+            work: Work {
+                traffic: bytes.saturating_add(reads),
+                flops,
+            },
         });
         story.open.push(category.is_none());
         story.made_in.push(story.operations);

@@ -92,16 +92,22 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn bookkeeping_holds(events in traffic(), chunks in 1_u64..40, releases: bool) {
+    fn bookkeeping_holds(
+        events in traffic(),
+        chunks in 1_u64..40,
+        releases: bool,
+        behind in 0_u64..200,
+    ) {
         let mut pool = CudaPool::with_capacity_limit(chunks * CHUNK);
         pool.releases = releases;
         let mut live = Vec::new();
         for (id, event) in events.into_iter().enumerate() {
-            let id = id as u32;
+            // The device is so many events behind the host.
+            let (id, at, now) = (id as u32, id as u64, (id as u64).saturating_sub(behind));
             match event {
                 Event::Alloc(bytes) => {
                     let before = (pool.used(), pool.reserved());
-                    match pool.alloc(id, bytes) {
+                    match pool.alloc(id, bytes, now) {
                         Ok(offset) => live.push((offset, bytes, id)),
                         Err(error) => {
                             prop_assert_eq!((error.used, error.reserved), before);
@@ -109,9 +115,9 @@ proptest! {
                         }
                     }
                 }
-                Event::Free(at) if !live.is_empty() => {
-                    let (_, _, id) = live.swap_remove(at % live.len());
-                    pool.free(id);
+                Event::Free(which) if !live.is_empty() => {
+                    let (_, _, id) = live.swap_remove(which % live.len());
+                    pool.free(id, at);
                 }
                 Event::Free(_) => {}
                 Event::Synchronize => pool.synchronize(),
@@ -130,7 +136,7 @@ proptest! {
             prop_assert!(pool.used() <= pool.used_high());
         }
         for (_, _, id) in live {
-            pool.free(id);
+            pool.free(id, u64::MAX);
         }
         pool.synchronize();
         check(&pool);
@@ -138,7 +144,7 @@ proptest! {
         if releases {
             prop_assert_eq!(pool.reserved(), 0);
         }
-        prop_assert_eq!(pool.alloc(0, 1), Ok(0));
+        prop_assert_eq!(pool.alloc(0, 1, 0), Ok(0));
     }
 }
 
@@ -152,19 +158,19 @@ fn what_cannot_fit_is_refused() {
             reserved: 2 * CHUNK,
         })
     };
-    assert_eq!(pool.alloc(0, CHUNK + 1), Ok(0));
-    assert_eq!(pool.alloc(1, CHUNK), refused(CHUNK, CHUNK + 1));
-    assert_eq!(pool.alloc(1, u64::MAX), refused(u64::MAX, CHUNK + 1));
-    assert_eq!(pool.alloc(1, CHUNK - 512), Ok(CHUNK + 512));
-    pool.free(0);
+    assert_eq!(pool.alloc(0, CHUNK + 1, 0), Ok(0));
+    assert_eq!(pool.alloc(1, CHUNK, 0), refused(CHUNK, CHUNK + 1));
+    assert_eq!(pool.alloc(1, u64::MAX, 0), refused(u64::MAX, CHUNK + 1));
+    assert_eq!(pool.alloc(1, CHUNK - 512, 0), Ok(CHUNK + 512));
+    pool.free(0, 0);
     // One chunk could move to the tail, but two are missing there.
     assert_eq!(
-        pool.alloc(2, CHUNK + 1024),
+        pool.alloc(2, CHUNK + 1024, 0),
         refused(CHUNK + 1024, CHUNK - 512)
     );
-    pool.free(1);
+    pool.free(1, 0);
     // The pending block is taken first, then all is folded into one.
-    assert_eq!(pool.alloc(3, 1), Ok(CHUNK + 512));
-    pool.free(3);
-    assert_eq!(pool.alloc(4, 2 * CHUNK), Ok(0));
+    assert_eq!(pool.alloc(3, 1, 0), Ok(CHUNK + 512));
+    pool.free(3, 0);
+    assert_eq!(pool.alloc(4, 2 * CHUNK, 0), Ok(0));
 }

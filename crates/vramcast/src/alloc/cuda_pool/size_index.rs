@@ -113,16 +113,6 @@ impl SizeIndex {
         }
     }
 
-    /// Forgets every block.
-    pub(super) fn clear(&mut self) {
-        for (word, bits) in self.occupied.iter_mut().enumerate() {
-            while *bits != 0 {
-                self.bins[word * 64 + bits.trailing_zeros() as usize].clear();
-                *bits &= *bits - 1;
-            }
-        }
-    }
-
     /// The block that best fits `size` bytes: the oldest of the smallest.
     pub(super) fn best_fit(&self, size: u64) -> Option<u32> {
         self.from(size).next()

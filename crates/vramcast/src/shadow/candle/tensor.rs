@@ -71,6 +71,13 @@ struct Node {
     scope: Scope,
 }
 
+/// What a kernel reads to make its result, and the operations of a matrix product.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reads {
+    bytes: u64,
+    flops: u64,
+}
+
 /// How a tracked tensor came to be. The order of fields is the order in which arguments die.
 #[derive(Debug)]
 pub(crate) enum Op {
@@ -184,12 +191,12 @@ impl Device {
 
     /// A fresh contiguous tensor of `dims`.
     pub(crate) fn tensor(&self, shape: Dims, dtype: DType, op: &'static str) -> Tensor {
-        self.fresh(shape, dtype, op, None, false)
+        self.fresh(shape, dtype, op, Reads::default(), None, false)
     }
 
     /// A fresh variable: a leaf that gradients are computed for.
     pub(crate) fn variable(&self, shape: Dims, dtype: DType, op: &'static str) -> Tensor {
-        self.fresh(shape, dtype, op, None, true)
+        self.fresh(shape, dtype, op, Reads::default(), None, true)
     }
 
     /// Normal random values: the CUDA generator makes an even number of them
@@ -200,7 +207,7 @@ impl Device {
             Flavour::Cpu => n,
             Flavour::Cuda => n.next_multiple_of(2),
         };
-        let storage = self.storage(made, DType::F32, "randn");
+        let storage = self.storage(made, DType::F32, "randn", Reads::default());
         self.node(
             storage,
             Layout::contiguous(shape),
@@ -210,8 +217,9 @@ impl Device {
         )
     }
 
-    fn storage(&self, elements: u64, dtype: DType, op: &'static str) -> Rc<Storage> {
-        let buffer = self.tape().alloc(elements, dtype.bits(), op);
+    fn storage(&self, elements: u64, dtype: DType, op: &'static str, work: Reads) -> Rc<Storage> {
+        let Reads { bytes, flops } = work;
+        let buffer = self.tape().alloc(elements, dtype.bits(), op, bytes, flops);
         Rc::new(Storage {
             device: self.clone(),
             buffer,
@@ -223,10 +231,11 @@ impl Device {
         shape: Dims,
         dtype: DType,
         name: &'static str,
+        reads: Reads,
         op: Option<Op>,
         is_variable: bool,
     ) -> Tensor {
-        let storage = self.storage(elements(&shape), dtype, name);
+        let storage = self.storage(elements(&shape), dtype, name, reads);
         self.node(storage, Layout::contiguous(shape), dtype, op, is_variable)
     }
 
@@ -256,7 +265,7 @@ impl Device {
     /// as a tensor's; on CUDA it is not on the device.
     pub(crate) fn host_vec(&self, elements: u64, dtype: DType) -> Option<HostVec> {
         (self.0.flavour == Flavour::Cpu).then(|| HostVec {
-            _storage: self.storage(elements, dtype, "vec"),
+            _storage: self.storage(elements, dtype, "vec", Reads::default()),
         })
     }
 
@@ -265,7 +274,7 @@ impl Device {
         match self.0.flavour {
             Flavour::Cpu => None,
             Flavour::Cuda => {
-                let buffer = self.tape().alloc(words as u64, 64, "params");
+                let buffer = self.tape().alloc(words as u64, 64, "params", 0, 0);
                 Some(Storage {
                     device: self.clone(),
                     buffer,
@@ -319,8 +328,33 @@ impl Tensor {
         (self.tracked() || other.tracked()).then(|| op(self.clone(), other.clone()))
     }
 
+    /// A result whose kernel reads all of `self`.
     fn result(&self, shape: Dims, dtype: DType, name: &'static str, op: Option<Op>) -> Tensor {
-        self.device().fresh(shape, dtype, name, op, false)
+        self.result_of(shape, dtype, name, self.reads(), op)
+    }
+
+    fn result_of(
+        &self,
+        shape: Dims,
+        dtype: DType,
+        name: &'static str,
+        reads: Reads,
+        op: Option<Op>,
+    ) -> Tensor {
+        self.device().fresh(shape, dtype, name, reads, op, false)
+    }
+
+    fn reads(&self) -> Reads {
+        let bits = self.0.layout.elements().saturating_mul(self.dtype().bits());
+        Reads {
+            bytes: bits / 8,
+            flops: 0,
+        }
+    }
+
+    fn reads_with(&self, other: &Tensor) -> Reads {
+        let bytes = self.reads().bytes.saturating_add(other.reads().bytes);
+        Reads { bytes, flops: 0 }
     }
 
     fn view(&self, layout: Layout, op: Option<Op>) -> Tensor {
@@ -342,11 +376,23 @@ impl Tensor {
     }
 
     pub(crate) fn zeros_like(&self) -> Tensor {
-        self.result(self.same_dims(), self.dtype(), "zeros", None)
+        self.result_of(
+            self.same_dims(),
+            self.dtype(),
+            "zeros",
+            Reads::default(),
+            None,
+        )
     }
 
     pub(crate) fn ones_like(&self) -> Tensor {
-        self.result(self.same_dims(), self.dtype(), "ones", None)
+        self.result_of(
+            self.same_dims(),
+            self.dtype(),
+            "ones",
+            Reads::default(),
+            None,
+        )
     }
 
     /// A tensor outside the graph that shares the storage.
@@ -392,7 +438,8 @@ impl Tensor {
         debug_assert_eq!(self.dims(), rhs.dims(), "{}", op.name());
         let _params = self.params_of_two(rhs);
         let kept = self.op2(rhs, |a, b| Op::Binary(a, b, op));
-        self.result(self.same_dims(), self.dtype(), op.name(), kept)
+        let reads = self.reads_with(rhs);
+        self.result_of(self.same_dims(), self.dtype(), op.name(), reads, kept)
     }
 
     pub(crate) fn add(&self, rhs: &Tensor) -> Tensor {
@@ -424,7 +471,8 @@ impl Tensor {
     /// An element-wise comparison: a tensor of bytes.
     pub(crate) fn cmp(&self, rhs: &Tensor) -> Tensor {
         let _params = self.params_of_two(rhs);
-        self.result(self.same_dims(), DType::U8, "cmp", self.op1(Op::Cmp))
+        let reads = self.reads_with(rhs);
+        self.result_of(self.same_dims(), DType::U8, "cmp", reads, self.op1(Op::Cmp))
     }
 
     pub(crate) fn to_dtype(&self, dtype: DType) -> Tensor {
@@ -460,7 +508,19 @@ impl Tensor {
         debug_assert_eq!(self.dim_from_end(1), rhs.dim_from_end(2), "matmul");
         let mut shape = self.same_dims();
         *shape.last_mut().expect("matmul of a matrix") = rhs.dim_from_end(1);
-        self.result(shape, self.dtype(), "matmul", self.op2(rhs, Op::Matmul))
+        let inner = self.dim_from_end(1).saturating_mul(2);
+        let flops = elements(&shape).saturating_mul(inner);
+        let reads = Reads {
+            flops,
+            ..self.reads_with(rhs)
+        };
+        self.result_of(
+            shape,
+            self.dtype(),
+            "matmul",
+            reads,
+            self.op2(rhs, Op::Matmul),
+        )
     }
 
     pub(crate) fn broadcast_as(&self, shape: &[u64]) -> Tensor {
@@ -545,21 +605,16 @@ impl Tensor {
         let _params = self.device().params(2 * ids.rank());
         let mut shape = self.same_dims();
         shape[0] = ids.dims()[0];
-        self.result(
-            shape,
-            self.dtype(),
-            "index_select",
-            self.op2(ids, Op::IndexSelect),
-        )
+        // As many bytes are read as are written.
+        let bytes = elements(&shape).saturating_mul(self.dtype().bits()) / 8;
+        let kept = self.op2(ids, Op::IndexSelect);
+        let reads = Reads { bytes, flops: 0 };
+        self.result_of(shape, self.dtype(), "index_select", reads, kept)
     }
 
     pub(crate) fn gather(&self, ids: &Tensor) -> Tensor {
-        self.result(
-            ids.same_dims(),
-            self.dtype(),
-            "gather",
-            self.op2(ids, Op::Gather),
-        )
+        let kept = self.op2(ids, Op::Gather);
+        self.result_of(ids.same_dims(), self.dtype(), "gather", ids.reads(), kept)
     }
 
     /// A copy of `self` with the rows of `source` added.
