@@ -16,9 +16,13 @@ use serde::{Deserialize, Serialize};
 pub const STEPS: u32 = 2;
 
 const PACE: alloc::Pace = alloc::Pace::Timed(alloc::Rates {
-    launch_ns: 8_000,
+    launch_ns: 6_500,
+    product_ns: 21_000,
+    upload_ns: 5_000,
+    free_ns: 2_000,
     kernel_ns: 2_000,
-    bytes_per_us: 3_500_000,
+    in_order_per_us: 2_500_000,
+    indexed_per_us: 600_000,
     flops_per_us: 40_000_000,
     queue: 1024,
 });

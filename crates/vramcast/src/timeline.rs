@@ -119,8 +119,11 @@ impl std::fmt::Display for Scope {
 /// What the kernel that fills a buffer does, for knowing how far the device falls behind the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Bytes read and written.
-    pub traffic: u64,
+    /// Bytes read and written in order.
+    pub in_order: u64,
+    /// Bytes read and written by kernels that compute an index for every element: broadcasts,
+    /// reductions and strided copies.
+    pub indexed: u64,
     /// Multiplications and additions of matrix products.
     pub flops: u64,
 }

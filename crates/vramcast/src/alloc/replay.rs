@@ -30,16 +30,25 @@ pub enum Pace {
     Timed(Rates),
 }
 
-/// Speeds of a host and a device.
+/// Speeds of a host and a device. Host times are what it spends on one call; the device runs the
+/// kernels in order, and takes at least `kernel_ns` for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
-    /// Nanoseconds that the host spends on an operation: allocation, launch, bookkeeping.
+    /// An allocation and the launch of the kernel that fills it.
     pub launch_ns: u64,
-    /// Nanoseconds that the shortest kernel takes on the device.
+    /// An allocation and the launch of a matrix product.
+    pub product_ns: u64,
+    /// An allocation and the upload of a few words.
+    pub upload_ns: u64,
+    /// A free.
+    pub free_ns: u64,
+    /// The shortest kernel.
     pub kernel_ns: u64,
-    /// Bytes that the device moves in a microsecond.
-    pub bytes_per_us: u64,
-    /// Operations of a matrix product in a microsecond.
+    /// Bytes a microsecond, moved in order.
+    pub in_order_per_us: u64,
+    /// Bytes a microsecond, moved at computed indices.
+    pub indexed_per_us: u64,
+    /// Operations of a matrix product a microsecond.
     pub flops_per_us: u64,
     /// Launches that may wait; the host blocks on the next.
     pub queue: usize,
@@ -72,16 +81,30 @@ impl Clock {
 
     fn launch(&mut self, work: Work) {
         let Some(rates) = self.rates else { return };
-        let moving = work.traffic.saturating_mul(1000) / rates.bytes_per_us;
-        let computing = work.flops.saturating_mul(1000) / rates.flops_per_us;
         if self.waiting.len() == rates.queue {
-            let freed = self.waiting.pop_front().unwrap_or(0);
-            self.host = self.host.max(freed);
+            let done = self.waiting.pop_front().unwrap_or(0);
+            self.host = self.host.max(done);
         }
-        self.host += rates.launch_ns;
+        let time = |amount: u64, per_us: u64| amount.saturating_mul(1000) / per_us;
+        let moving = time(work.in_order, rates.in_order_per_us)
+            .saturating_add(time(work.indexed, rates.indexed_per_us));
+        let busy = moving.saturating_add(time(work.flops, rates.flops_per_us));
+        self.host += match work {
+            Work { flops: 1.., .. } => rates.product_ns,
+            Work {
+                in_order: 0,
+                indexed: 0,
+                ..
+            } => rates.upload_ns,
+            _ => rates.launch_ns,
+        };
         let start = self.host.max(self.device);
-        self.device = start + moving.max(computing).max(rates.kernel_ns);
+        self.device = start.saturating_add(busy.max(rates.kernel_ns));
         self.waiting.push_back(self.device);
+    }
+
+    fn free(&mut self) {
+        self.host += self.rates.map_or(0, |rates| rates.free_ns);
     }
 
     fn synchronize(&mut self) {
@@ -108,7 +131,10 @@ pub fn replay(timeline: &Timeline, pace: Pace, limit: u64) -> Result<Replay, Out
                 pool.alloc(buffer, made.bytes, clock.host)?;
                 clock.launch(made.work);
             }
-            Event::Free(buffer) => pool.free(buffer, clock.device),
+            Event::Free(buffer) => {
+                pool.free(buffer, clock.device);
+                clock.free();
+            }
             Event::Synchronize => {
                 pool.synchronize();
                 clock.synchronize();

@@ -45,16 +45,9 @@ impl Default for Tape {
 }
 
 impl Tape {
-    /// Writes an allocation of `elements` values of `bits` bits, filled by a kernel that reads
-    /// `reads` bytes and does `flops` operations, and returns the buffer's number.
-    pub(super) fn alloc(
-        &self,
-        elements: u64,
-        bits: u64,
-        op: &'static str,
-        reads: u64,
-        flops: u64,
-    ) -> u32 {
+    /// Writes an allocation of `elements` values of `bits` bits, filled by a kernel that does `work`,
+    /// and returns the buffer's number.
+    pub(super) fn alloc(&self, elements: u64, bits: u64, op: &'static str, work: Work) -> u32 {
         let story = &mut *self.story.borrow_mut();
         let bytes = Bytes::of(elements, bits).map_or(u64::MAX, |b| b.0);
         let live = story.live.checked_add(bytes);
@@ -71,10 +64,7 @@ impl Tape {
             phase,
             scope: self.scope.get(),
             op,
-            work: Work {
-                traffic: bytes.saturating_add(reads),
-                flops,
-            },
+            work,
         });
         story.open.push(category.is_none());
         story.made_in.push(story.operations);

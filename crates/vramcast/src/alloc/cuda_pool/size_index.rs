@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(index.best_fit(5 * GRANULE), Some(4));
         index.remove(9 * GRANULE, 4);
         assert_eq!(index.best_fit(5 * GRANULE), Some(3));
-        index.clear();
-        assert_eq!(index.best_fit(1), None);
+        index.remove(4096 * GRANULE, 3);
+        assert_eq!(index.best_fit(10 * GRANULE), None);
     }
 }

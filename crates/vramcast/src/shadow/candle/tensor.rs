@@ -12,7 +12,7 @@
 use super::layout::{Dims, Layout, broadcast, dims, elements};
 use crate::dtype::DType;
 use crate::shadow::Tape;
-use crate::timeline::Scope;
+use crate::timeline::{Scope, Work};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -71,11 +71,38 @@ struct Node {
     scope: Scope,
 }
 
-/// What a kernel reads to make its result, and the operations of a matrix product.
-#[derive(Clone, Copy, Debug, Default)]
-struct Reads {
-    bytes: u64,
-    flops: u64,
+/// What a kernel reads to make its result, in bytes, and how.
+#[derive(Clone, Copy, Debug)]
+enum Reads {
+    /// In the order in which it writes.
+    InOrder(u64),
+    /// At computed indices.
+    Indexed(u64),
+    /// A matrix product with so many operations.
+    Product { bytes: u64, flops: u64 },
+}
+
+impl Reads {
+    const NOTHING: Self = Self::InOrder(0);
+
+    /// The work of a kernel that reads this and writes `bytes`.
+    fn writing(self, bytes: u64) -> Work {
+        match self {
+            Self::InOrder(read) => Work {
+                in_order: read.saturating_add(bytes),
+                ..Work::default()
+            },
+            Self::Indexed(read) => Work {
+                indexed: read.saturating_add(bytes),
+                ..Work::default()
+            },
+            Self::Product { bytes: read, flops } => Work {
+                in_order: read.saturating_add(bytes),
+                indexed: 0,
+                flops,
+            },
+        }
+    }
 }
 
 /// How a tracked tensor came to be. The order of fields is the order in which arguments die.
@@ -191,12 +218,12 @@ impl Device {
 
     /// A fresh contiguous tensor of `dims`.
     pub(crate) fn tensor(&self, shape: Dims, dtype: DType, op: &'static str) -> Tensor {
-        self.fresh(shape, dtype, op, Reads::default(), None, false)
+        self.fresh(shape, dtype, op, Reads::NOTHING, None, false)
     }
 
     /// A fresh variable: a leaf that gradients are computed for.
     pub(crate) fn variable(&self, shape: Dims, dtype: DType, op: &'static str) -> Tensor {
-        self.fresh(shape, dtype, op, Reads::default(), None, true)
+        self.fresh(shape, dtype, op, Reads::NOTHING, None, true)
     }
 
     /// Normal random values: the CUDA generator makes an even number of them
@@ -207,7 +234,7 @@ impl Device {
             Flavour::Cpu => n,
             Flavour::Cuda => n.next_multiple_of(2),
         };
-        let storage = self.storage(made, DType::F32, "randn", Reads::default());
+        let storage = self.storage(made, DType::F32, "randn", Reads::NOTHING);
         self.node(
             storage,
             Layout::contiguous(shape),
@@ -217,9 +244,9 @@ impl Device {
         )
     }
 
-    fn storage(&self, elements: u64, dtype: DType, op: &'static str, work: Reads) -> Rc<Storage> {
-        let Reads { bytes, flops } = work;
-        let buffer = self.tape().alloc(elements, dtype.bits(), op, bytes, flops);
+    fn storage(&self, elements: u64, dtype: DType, op: &'static str, reads: Reads) -> Rc<Storage> {
+        let work = reads.writing(elements.saturating_mul(dtype.bits()) / 8);
+        let buffer = self.tape().alloc(elements, dtype.bits(), op, work);
         Rc::new(Storage {
             device: self.clone(),
             buffer,
@@ -265,7 +292,7 @@ impl Device {
     /// as a tensor's; on CUDA it is not on the device.
     pub(crate) fn host_vec(&self, elements: u64, dtype: DType) -> Option<HostVec> {
         (self.0.flavour == Flavour::Cpu).then(|| HostVec {
-            _storage: self.storage(elements, dtype, "vec", Reads::default()),
+            _storage: self.storage(elements, dtype, "vec", Reads::NOTHING),
         })
     }
 
@@ -274,7 +301,9 @@ impl Device {
         match self.0.flavour {
             Flavour::Cpu => None,
             Flavour::Cuda => {
-                let buffer = self.tape().alloc(words as u64, 64, "params", 0, 0);
+                let buffer = self
+                    .tape()
+                    .alloc(words as u64, 64, "params", Work::default());
                 Some(Storage {
                     device: self.clone(),
                     buffer,
@@ -344,17 +373,25 @@ impl Tensor {
         self.device().fresh(shape, dtype, name, reads, op, false)
     }
 
+    fn bytes(&self) -> u64 {
+        self.0.layout.elements().saturating_mul(self.dtype().bits()) / 8
+    }
+
     fn reads(&self) -> Reads {
-        let bits = self.0.layout.elements().saturating_mul(self.dtype().bits());
-        Reads {
-            bytes: bits / 8,
-            flops: 0,
+        if self.is_contiguous() {
+            Reads::InOrder(self.bytes())
+        } else {
+            Reads::Indexed(self.bytes())
         }
     }
 
     fn reads_with(&self, other: &Tensor) -> Reads {
-        let bytes = self.reads().bytes.saturating_add(other.reads().bytes);
-        Reads { bytes, flops: 0 }
+        let bytes = self.bytes().saturating_add(other.bytes());
+        if self.is_contiguous() && other.is_contiguous() {
+            Reads::InOrder(bytes)
+        } else {
+            Reads::Indexed(bytes)
+        }
     }
 
     fn view(&self, layout: Layout, op: Option<Op>) -> Tensor {
@@ -380,19 +417,13 @@ impl Tensor {
             self.same_dims(),
             self.dtype(),
             "zeros",
-            Reads::default(),
+            Reads::NOTHING,
             None,
         )
     }
 
     pub(crate) fn ones_like(&self) -> Tensor {
-        self.result_of(
-            self.same_dims(),
-            self.dtype(),
-            "ones",
-            Reads::default(),
-            None,
-        )
+        self.result_of(self.same_dims(), self.dtype(), "ones", Reads::NOTHING, None)
     }
 
     /// A tensor outside the graph that shares the storage.
@@ -490,7 +521,8 @@ impl Tensor {
             shape[dim] = 1;
         }
         let kept = self.op1(|t| Op::Reduce(t, op));
-        self.result(shape, self.dtype(), op.name(), kept)
+        let reads = Reads::Indexed(self.bytes());
+        self.result_of(shape, self.dtype(), op.name(), reads, kept)
     }
 
     /// The sum over everything: a scalar.
@@ -510,10 +542,8 @@ impl Tensor {
         *shape.last_mut().expect("matmul of a matrix") = rhs.dim_from_end(1);
         let inner = self.dim_from_end(1).saturating_mul(2);
         let flops = elements(&shape).saturating_mul(inner);
-        let reads = Reads {
-            flops,
-            ..self.reads_with(rhs)
-        };
+        let bytes = self.bytes().saturating_add(rhs.bytes());
+        let reads = Reads::Product { bytes, flops };
         self.result_of(
             shape,
             self.dtype(),
@@ -608,7 +638,7 @@ impl Tensor {
         // As many bytes are read as are written.
         let bytes = elements(&shape).saturating_mul(self.dtype().bits()) / 8;
         let kept = self.op2(ids, Op::IndexSelect);
-        let reads = Reads { bytes, flops: 0 };
+        let reads = Reads::Indexed(bytes);
         self.result_of(shape, self.dtype(), "index_select", reads, kept)
     }
 
