@@ -16,6 +16,7 @@ fn ask(model: &str, config: &ModelConfig, batch: u64, seq: u64) -> u64 {
         flavour: Flavour::Cuda,
         gpu: None,
         capacity: None,
+        host_ns: None,
     });
     prediction
         .expect("a known model and a sensible workload")

@@ -125,6 +125,11 @@ pub fn begin(phase: Phase) {
 /// Room for the events of a training step of a model of a hundred layers.
 const ROOM: usize = 1 << 21;
 
+/// Ends the log of this thread before [`record`] does: what is freed now is the model.
+pub fn end() {
+    RECORDING.set(false);
+}
+
 /// Does once what sets things up on first use, so that it is not logged: a product (cache sizes
 /// read from the system, scratch) and an element-wise function of many values (candle's pool of
 /// threads).

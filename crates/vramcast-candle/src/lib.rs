@@ -13,7 +13,7 @@ mod stock;
 
 pub use probe::{Job, ProbeError, probe};
 pub use real::{Observer, Real};
-pub use stock::run_stock;
+pub use stock::{run_stock, stock_config};
 
 /// Whether this build can run on CUDA.
 pub const HAS_CUDA: bool = cfg!(feature = "cuda");

@@ -70,6 +70,15 @@ impl PoolMeter {
             .map_err(Error::wrap)
     }
 
+    /// The phase, and the used and reserved bytes of this moment.
+    pub(crate) fn now(&self) -> Result<(Phase, Bytes, Bytes)> {
+        use sys::CUmemPool_attribute::{
+            CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT as RESERVED,
+            CU_MEMPOOL_ATTR_USED_MEM_CURRENT as USED,
+        };
+        Ok((self.phase.get(), self.get(USED)?, self.get(RESERVED)?))
+    }
+
     fn close_phase(&self) -> Result<()> {
         use sys::CUmemPool_attribute::{
             CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH as RESERVED, CU_MEMPOOL_ATTR_USED_MEM_HIGH as USED,
@@ -103,4 +112,7 @@ impl Observer for PoolMeter {
         self.phase.set(phase);
         Ok(())
     }
+
+    /// The marks stay until [`PoolMeter::finish`] reads them: freeing the model raises none.
+    fn end(&self) {}
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use vramcast::bytes::Bytes;
 use vramcast::candle::Outcome;
 use vramcast::config::ModelConfig;
-use vramcast::record::{Measured, PhasePeak};
+use vramcast::record::{Measured, PhasePeak, Step};
 use vramcast::timeline::Phase;
 use vramcast::workload::{Code, Mode, Workload};
 
@@ -56,7 +56,13 @@ pub enum ProbeError {
 
 impl From<candle_core::Error> for ProbeError {
     fn from(error: candle_core::Error) -> Self {
-        let text = error.to_string();
+        // candle appends a backtrace where one is enabled.
+        let text = error
+            .to_string()
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .to_owned();
         let out_of_memory = ["OUT_OF_MEMORY", "out of memory", "ALLOC_FAILED"];
         if out_of_memory.iter().any(|sign| text.contains(sign)) {
             Self::OutOfMemory(text)
@@ -84,6 +90,10 @@ impl Observer for Marks {
         counting::begin(phase);
         Ok(())
     }
+
+    fn end(&self) {
+        counting::end();
+    }
 }
 
 fn probe_cpu(job: &Job) -> Result<Measured, ProbeError> {
@@ -99,7 +109,7 @@ fn probe_cpu(job: &Job) -> Result<Measured, ProbeError> {
         match event {
             Logged::Begin(begun) => {
                 if phase == Phase::Load && begun != Phase::Load {
-                    measured.model_requested = Bytes(live);
+                    measured.model_requested = Some(Bytes(live));
                 }
                 phase = begun;
             }
@@ -120,14 +130,16 @@ fn probe_cuda(job: &Job, ordinal: usize) -> Result<Measured, ProbeError> {
     use crate::pool::{PoolMeter, memory_info};
     let device = Device::new_cuda(ordinal)?;
     let (free, total) = memory_info()?;
+    let host_ns = host_ns(&device)?;
     let real = Real {
         device,
         observer: PoolMeter::new(ordinal)?,
     };
-    let outcome = run(&real, job)?;
+    let outcome = run(&real, job).map_err(|error| out_of_memory_where(error, &real.observer))?;
     let mut measured = described(&outcome, job)?;
+    measured.host_ns = Some(host_ns);
     let reading = real.observer.finish()?;
-    measured.model_requested = reading.model;
+    measured.model_requested = Some(reading.model);
     for (phase, requested, reserved) in reading.phases {
         raise(&mut measured, phase, requested, Some(reserved));
     }
@@ -138,6 +150,41 @@ fn probe_cuda(job: &Job, ordinal: usize) -> Result<Measured, ProbeError> {
     let beyond_pool = (total.0 - free_after.0).saturating_sub(reading.reserved.0);
     measured.context = Some(Bytes(beyond_pool));
     Ok(measured)
+}
+
+/// candle's error has no sizes: this one says how far the run had come.
+#[cfg(feature = "cuda")]
+fn out_of_memory_where(error: candle_core::Error, pool: &crate::pool::PoolMeter) -> ProbeError {
+    match (
+        ProbeError::from(error),
+        pool.now(),
+        crate::pool::memory_info(),
+    ) {
+        (ProbeError::OutOfMemory(text), Ok((phase, used, reserved)), Ok((free, total))) => {
+            ProbeError::OutOfMemory(format!(
+                "{text}, in the {phase} phase, with {used} requested and {reserved} reserved; \
+                 {free} of {total} free"
+            ))
+        }
+        (error, _, _) => error,
+    }
+}
+
+/// How long the host takes for the smallest operation: allocation, launch, free.
+#[cfg(feature = "cuda")]
+fn host_ns(device: &Device) -> candle_core::Result<u64> {
+    const TIMED: u32 = 512;
+    let one = candle_core::Tensor::ones(1, candle_core::DType::F32, device)?;
+    // The first launch loads the kernel.
+    drop(one.affine(1.0, 0.0)?);
+    device.synchronize()?;
+    let begun = std::time::Instant::now();
+    for _ in 0..TIMED {
+        drop(one.affine(1.0, 0.0)?);
+    }
+    let each = begun.elapsed() / TIMED;
+    device.synchronize()?;
+    Ok(each.as_nanos() as u64)
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -159,31 +206,43 @@ fn described(outcome: &Outcome, job: &Job) -> Result<Measured, ProbeError> {
         return Err(ProbeError::NotTrained { reached, all });
     }
     Ok(Measured {
-        n_params: outcome.n_params,
-        n_tensors: all,
+        n_params: Some(outcome.n_params),
+        n_tensors: Some(all),
         n_params_with_gradient: trains.then_some(outcome.n_params_with_gradient),
         n_tensors_with_gradient: trains.then_some(reached),
         ..Measured::default()
     })
 }
 
-/// Takes a reading into the peaks of its phase and of the run. Building the model is not part of
-/// either.
+/// Takes a reading into the peaks of its phase and of the run. Building the model is part of
+/// neither, and every forward phase begins a step.
 fn raise(measured: &mut Measured, phase: Phase, requested: Bytes, reserved: Option<Bytes>) {
     if phase == Phase::Load {
         return;
     }
-    measured.peak_requested = measured.peak_requested.max(requested);
+    measured.peak_requested = measured.peak_requested.max(Some(requested));
     measured.peak_reserved = measured.peak_reserved.max(reserved);
-    match measured.phases.iter_mut().find(|p| p.name == phase) {
-        Some(peak) => {
+    let steps = &mut measured.steps;
+    let last = steps
+        .last()
+        .and_then(|step| step.phases.last())
+        .map(|p| p.name);
+    if last == Some(phase) {
+        if let Some(peak) = steps.last_mut().and_then(|step| step.phases.last_mut()) {
             peak.peak_requested = peak.peak_requested.max(requested);
             peak.peak_reserved = peak.peak_reserved.max(reserved);
         }
-        None => measured.phases.push(PhasePeak {
+        return;
+    }
+    if phase == Phase::Forward {
+        steps.push(Step::default());
+    }
+    if let Some(step) = steps.last_mut() {
+        let (peak_requested, peak_reserved) = (requested, reserved);
+        step.phases.push(PhasePeak {
             name: phase,
-            peak_requested: requested,
-            peak_reserved: reserved,
-        }),
+            peak_requested,
+            peak_reserved,
+        });
     }
 }

@@ -14,6 +14,9 @@ pub trait Observer {
     /// # Errors
     /// Whatever reading the counters can cause.
     fn begin(&self, phase: Phase) -> Result<()>;
+
+    /// The last step is over.
+    fn end(&self);
 }
 
 /// candle on a device.
@@ -201,6 +204,10 @@ impl<O: Observer> Candle for Real<O> {
 
     fn synchronize(&self) -> Result<()> {
         self.device.synchronize()
+    }
+
+    fn end(&self) {
+        self.observer.end();
     }
 
     fn begin_operation(&self) {}

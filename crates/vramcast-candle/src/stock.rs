@@ -45,6 +45,7 @@ pub fn run_stock<O: Observer>(
         drop(mask);
         real.synchronize()?;
     }
+    real.end();
     Ok(outcome)
 }
 
@@ -52,7 +53,7 @@ pub fn run_stock<O: Observer>(
 ///
 /// # Errors
 /// An activation that the stock model does not have.
-pub(crate) fn stock_config(config: &vramcast::config::bert::Config) -> Result<bert::Config> {
+pub fn stock_config(config: &vramcast::config::bert::Config) -> Result<bert::Config> {
     let hidden_act = match config.hidden_act {
         Activation::Gelu => bert::HiddenAct::Gelu,
         Activation::GeluTanh => bert::HiddenAct::GeluApproximate,

@@ -19,6 +19,10 @@ impl Observer for Marks {
         counting::begin(phase);
         Ok(())
     }
+
+    fn end(&self) {
+        counting::end();
+    }
 }
 
 fn tiny(vocab: u64, hidden: u64, layers: u64, heads: u64, dropout: f64, act: &str) -> ModelConfig {
@@ -52,7 +56,7 @@ fn measure(config: &ModelConfig, workload: &Workload, steps: u32) -> Vec<Logged>
 fn predicted_events(timeline: &Timeline) -> Vec<(String, String)> {
     let about = |b: u32| {
         let b = &timeline.buffers[b as usize];
-        format!("{} in {} ({})", b.op, b.scope, b.phase)
+        format!("{} in {} ({})", b.op, timeline.scope(b), b.phase)
     };
     timeline
         .events
@@ -112,13 +116,12 @@ fn check(config: &ModelConfig, workload: &Workload) {
         );
         i += ours.len();
     }
-    // The model itself dies after the timeline ends.
-    assert!(
-        measured[i..].iter().all(|e| e.starts_with('-')),
-        "{:?}",
-        &measured[i..]
+    assert_eq!(
+        (i, i),
+        (predicted.len(), measured.len()),
+        "{}",
+        workload.describe()
     );
-    assert_eq!(i, predicted.len());
 }
 
 fn train(task: Task, batch: u64, seq: u64) -> Workload {

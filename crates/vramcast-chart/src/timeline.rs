@@ -400,7 +400,7 @@ mod tests {
     use crate::tidy::{assert_tidy, assert_xml};
     use proptest::prelude::*;
     use vramcast::bytes::{GIB, MIB};
-    use vramcast::timeline::{Buffer, Scope};
+    use vramcast::timeline::{Buffer, ScopeId, Work};
 
     /// A timeline from allocations; `frees` says of each whether one of the living goes first.
     fn story(allocations: &[(u64, usize, bool)], forward: usize, backward: usize) -> Timeline {
@@ -423,8 +423,9 @@ mod tests {
                 bytes,
                 category: Category::all().nth(category % Category::COUNT).unwrap(),
                 phase,
-                scope: Scope::NONE,
+                scope: ScopeId::NONE,
                 op: "test",
+                work: Work::Upload,
             });
         }
         timeline

@@ -1,6 +1,7 @@
 //! Record files: JSON lines, written whole or not at all.
 
 use anyhow::{Context, Result, anyhow};
+use serde::Deserialize;
 use std::io::Write;
 use std::path::Path;
 use vramcast::record::{Record, SCHEMA};
@@ -32,28 +33,19 @@ pub(crate) fn read(path: &Path) -> Result<(Vec<Record>, Vec<Skipped>)> {
         if schema != Some(u64::from(SCHEMA)) {
             return Err(anyhow!("{}: not a record of schema {SCHEMA}", at()));
         }
-        match Record::deserialize_value(&value) {
+        match Record::deserialize(&value) {
             Ok(record) => records.push(record),
-            Err(reason) => {
+            Err(error) => {
                 let id = value.get("id").and_then(serde_json::Value::as_str);
+                let id = id.map_or_else(at, str::to_owned);
                 skipped.push(Skipped {
-                    id: id.map_or_else(at, str::to_owned),
-                    reason,
+                    id,
+                    reason: error.to_string(),
                 });
             }
         }
     }
     Ok((records, skipped))
-}
-
-trait FromValue: Sized {
-    fn deserialize_value(value: &serde_json::Value) -> Result<Self, String>;
-}
-
-impl FromValue for Record {
-    fn deserialize_value(value: &serde_json::Value) -> Result<Self, String> {
-        serde_json::from_value(value.clone()).map_err(|e| e.to_string())
-    }
 }
 
 /// Writes records, replacing the file only once all of them are on disk.
@@ -74,24 +66,13 @@ pub(crate) fn write_file(path: &Path, content: &[u8]) -> Result<()> {
         .unwrap_or(Path::new("."));
     let cannot = || format!("{}: cannot be written", path.display());
     std::fs::create_dir_all(folder).with_context(cannot)?;
-    let mut file = tempfile::Builder::new()
-        .permissions(readable())
-        .tempfile_in(folder)
-        .with_context(cannot)?;
+    let mut builder = tempfile::Builder::new();
+    // Temporary files are private by default; records are not.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));
+    let mut file = builder.tempfile_in(folder).with_context(cannot)?;
     file.write_all(content).with_context(cannot)?;
     file.as_file().sync_all().with_context(cannot)?;
     file.persist(path).with_context(cannot)?;
     Ok(())
-}
-
-/// Temporary files are private by default; records are not.
-fn readable() -> std::fs::Permissions {
-    #[cfg(unix)]
-    {
-        std::os::unix::fs::PermissionsExt::from_mode(0o644)
-    }
-    #[cfg(not(unix))]
-    {
-        unimplemented!()
-    }
 }

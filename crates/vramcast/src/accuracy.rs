@@ -42,6 +42,8 @@ pub struct Compared {
     pub model: String,
     /// The workload in one line.
     pub workload: String,
+    /// The card, or the device where there is none.
+    pub place: String,
     /// What ran it.
     pub runtime: Runtime,
     /// Training or inference.
@@ -156,13 +158,14 @@ pub fn compare(record: &Record, prediction: &Prediction) -> Compared {
         id: record.id.clone(),
         model: record.model.clone(),
         workload: record.workload.describe(),
+        place: record.gpu.clone().unwrap_or_else(|| record.device.clone()),
         runtime: record.workload.runtime,
         mode: record.workload.mode,
         precision: record.workload.precision,
         outcome: record.outcome,
         verdict: prediction.verdict,
-        requested: figure(Some(m.peak_requested), prediction.peak_requested),
-        allocated: figure(Some(m.peak_requested), prediction.peak_allocated),
+        requested: figure(m.peak_requested, prediction.peak_requested),
+        allocated: figure(m.peak_requested, prediction.peak_allocated),
         reserved: figure(m.peak_reserved, prediction.peak_reserved),
         nvml: figure(nvml, prediction.peak_nvml),
     }

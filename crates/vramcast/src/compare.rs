@@ -57,7 +57,7 @@ pub fn ledger(prediction: &Prediction, measured: Option<&Measured>, on_device: b
             measured,
         });
     };
-    let requested = measured.map(|m| m.peak_requested);
+    let requested = measured.and_then(|m| m.peak_requested);
     push("requested", Row::Sum, prediction.peak_requested, requested);
     if !on_device {
         return entries;

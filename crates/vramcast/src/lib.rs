@@ -18,6 +18,7 @@ pub mod context;
 pub mod dtype;
 pub mod gpu;
 pub mod models;
+pub mod pace;
 pub mod predict;
 pub mod record;
 pub mod shadow;

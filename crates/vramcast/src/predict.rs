@@ -1,11 +1,12 @@
 //! The front door: a question, and the answer with everything that it is made of.
 
-use crate::alloc;
+use crate::alloc::{self, Pace};
 use crate::bytes::{Bytes, TooLarge};
 use crate::candle;
 use crate::config::ModelConfig;
 use crate::context::context;
 use crate::gpu::{Basis, Gpu};
+use crate::pace;
 use crate::record::SCHEMA;
 use crate::shadow::candle::{Flavour, run};
 use crate::timeline::{Category, Phase, Timeline};
@@ -14,18 +15,6 @@ use serde::{Deserialize, Serialize};
 
 /// Steps that a prediction replays and a probe runs: the second shows what the first leaves behind.
 pub const STEPS: u32 = 2;
-
-const PACE: alloc::Pace = alloc::Pace::Timed(alloc::Rates {
-    launch_ns: 6_500,
-    product_ns: 21_000,
-    upload_ns: 5_000,
-    free_ns: 2_000,
-    kernel_ns: 2_000,
-    in_order_per_us: 2_500_000,
-    indexed_per_us: 600_000,
-    flops_per_us: 40_000_000,
-    queue: 1024,
-});
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +31,8 @@ pub struct Question<'a> {
     pub gpu: Option<&'static Gpu>,
     /// The capacity it should fit, instead of the card's.
     pub capacity: Option<Bytes>,
+    /// Nanoseconds that the host takes for the smallest operation, where it was measured.
+    pub host_ns: Option<u64>,
 }
 
 /// Whether it fits.
@@ -193,8 +184,13 @@ pub fn predict_with_timeline(
     check(config, workload)?;
     let (timeline, outcome) = run(config, workload, flavour, 1)?;
     let peak = timeline.peak().ok_or(TooLarge)?;
-    let replay = alloc::replay(&timeline, PACE, u64::MAX).map_err(|_| TooLarge)?;
-    let context = context(gpu, workload.runtime, workload.mode);
+    let replay = alloc::replay(
+        &timeline,
+        Pace::Timed(pace::rates(question.host_ns)),
+        u64::MAX,
+    )
+    .map_err(|_| TooLarge)?;
+    let context = context(gpu, workload.runtime);
     let capacity = question
         .capacity
         .or_else(|| gpu.map(|gpu| Bytes(gpu.capacity().0)));

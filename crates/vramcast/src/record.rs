@@ -24,7 +24,14 @@ pub enum RunOutcome {
     Failed,
 }
 
-/// The highest figures of one phase, over all steps.
+/// One step of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// Its phases, in order.
+    pub phases: Vec<PhasePeak>,
+}
+
+/// The highest figures of one phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhasePeak {
     /// Which phase.
@@ -36,13 +43,16 @@ pub struct PhasePeak {
     pub peak_reserved: Option<Bytes>,
 }
 
-/// What a run measured of itself and what was measured around it. Sizes in bytes.
+/// What a run measured of itself and what was measured around it. Sizes in bytes. A run that did
+/// not end well has only what was measured around it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {
     /// Elements of all parameters.
-    pub n_params: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n_params: Option<u64>,
     /// Parameter tensors.
-    pub n_tensors: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n_tensors: Option<u64>,
     /// Elements of the parameters that received a gradient, in training.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n_params_with_gradient: Option<u64>,
@@ -50,9 +60,11 @@ pub struct Measured {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n_tensors_with_gradient: Option<u64>,
     /// Requested bytes once the model and the optimizer were built.
-    pub model_requested: Bytes,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_requested: Option<Bytes>,
     /// The highest requested bytes after that.
-    pub peak_requested: Bytes,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_requested: Option<Bytes>,
     /// How many allocations the run made, where they were counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocations: Option<u64>,
@@ -62,9 +74,13 @@ pub struct Measured {
     /// Reserved bytes at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved: Option<Bytes>,
-    /// The phases, in order.
+    /// The steps, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub phases: Vec<PhasePeak>,
+    pub steps: Vec<Step>,
+    /// Nanoseconds that the host spent on allocating, launching and freeing the smallest operation,
+    /// before the run: how fast it runs ahead of the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_ns: Option<u64>,
     /// `cuMemGetInfo`'s total: what a process can use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usable: Option<Bytes>,
@@ -111,8 +127,6 @@ pub struct Record {
     /// The driver's version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// Steps that were run.
-    pub steps: u32,
     /// How it ended.
     pub outcome: RunOutcome,
     /// What it said when it did not end well.

@@ -117,15 +117,26 @@ impl std::fmt::Display for Scope {
 }
 
 /// What the kernel that fills a buffer does, for knowing how far the device falls behind the host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
-    /// Bytes read and written in order.
-    pub in_order: u64,
-    /// Bytes read and written by kernels that compute an index for every element: broadcasts,
-    /// reductions and strided copies.
-    pub indexed: u64,
-    /// Multiplications and additions of matrix products.
-    pub flops: u64,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Nothing runs: a few words are uploaded from the host.
+    Upload,
+    /// So many bytes are read and written in order.
+    InOrder(u64),
+    /// So many bytes are read and written by a kernel that computes an index for every element: a
+    /// broadcast, a reduction, a strided copy.
+    Indexed(u64),
+    /// A matrix product of so many multiplications and additions.
+    Product(u64),
+}
+
+/// A scope's number in its timeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScopeId(pub(crate) u16);
+
+impl ScopeId {
+    /// Outside every module: the first scope of every timeline.
+    pub const NONE: Self = Self(0);
 }
 
 /// One allocation.
@@ -137,8 +148,8 @@ pub struct Buffer {
     pub category: Category,
     /// When it was made.
     pub phase: Phase,
-    /// Where it was made.
-    pub scope: Scope,
+    /// Where it was made; [`Timeline::scope`] names it.
+    pub scope: ScopeId,
     /// The operation that made it, by the runtime's own name.
     pub op: &'static str,
     /// What filling it takes.
@@ -146,12 +157,24 @@ pub struct Buffer {
 }
 
 /// A run's whole story.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeline {
     /// What happened, in order.
     pub events: Vec<Event>,
     /// Every buffer, by number.
     pub buffers: Vec<Buffer>,
+    /// Every scope, by number.
+    pub scopes: Vec<Scope>,
+}
+
+impl Default for Timeline {
+    fn default() -> Self {
+        Self {
+            events: Vec::new(),
+            buffers: Vec::new(),
+            scopes: vec![Scope::NONE],
+        }
+    }
 }
 
 /// The highest requested bytes of a stretch of a timeline.
@@ -166,6 +189,11 @@ pub struct Peak {
 }
 
 impl Timeline {
+    /// Where a buffer was made.
+    pub fn scope(&self, buffer: &Buffer) -> Scope {
+        self.scopes[usize::from(buffer.scope.0)]
+    }
+
     /// Calls `visit` after every event with the event's number, the phase and the live bytes.
     pub fn walk(&self, mut visit: impl FnMut(usize, Event, Phase, u64)) {
         let (mut phase, mut live) = (Phase::Load, 0u64);

@@ -1,6 +1,6 @@
-//! `vramcast accuracy` and `vramcast report`.
+//! `vramcast accuracy`.
 
-use crate::args::{Accuracy as AccuracyArgs, Report};
+use crate::args::Accuracy as AccuracyArgs;
 use crate::{Exit, model, output, records};
 use anyhow::Result;
 use std::path::PathBuf;
@@ -20,11 +20,8 @@ pub(crate) fn run(args: &AccuracyArgs) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-pub(crate) fn report(_args: &Report) -> Result<Exit> {
-    Ok(Exit::Fine)
-}
-
-fn of_files(files: &[PathBuf]) -> Result<Accuracy> {
+/// Every record of some files beside its prediction.
+pub(crate) fn of_files(files: &[PathBuf]) -> Result<Accuracy> {
     let (mut rows, mut unpredicted) = (Vec::new(), Vec::new());
     for file in files {
         let (records, skipped) = records::read(file)?;
@@ -59,6 +56,7 @@ fn predicted(record: &Record) -> Result<vramcast::predict::Prediction> {
         },
         gpu: record.gpu.as_deref().and_then(gpu::find),
         capacity: None,
+        host_ns: record.measured.host_ns,
     })?)
 }
 

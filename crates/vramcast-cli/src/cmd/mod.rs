@@ -5,6 +5,7 @@ mod catalogue;
 mod doctor;
 mod predict;
 mod probe;
+mod report;
 
 use crate::Exit;
 use crate::args::{Args, Command};
@@ -16,7 +17,7 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
         Command::Predict(args) => predict::run(&args),
         Command::Probe(args) => probe::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),
-        Command::Report(args) => accuracy::report(&args),
+        Command::Report(args) => report::run(&args),
         Command::Models(args) => catalogue::models(args.json),
         Command::Gpus(args) => catalogue::gpus(args.json),
         Command::Doctor(args) => doctor::run(args.json),

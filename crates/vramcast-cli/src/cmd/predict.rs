@@ -1,7 +1,7 @@
 //! `vramcast predict`.
 
 use crate::args::{Predict, Target};
-use crate::{Exit, model, output};
+use crate::{Exit, charts, model, output};
 use anyhow::Result;
 use vramcast::compare::ledger;
 use vramcast::gpu::Gpu;
@@ -18,8 +18,18 @@ pub(crate) fn run(args: &Predict) -> Result<Exit> {
         flavour: Flavour::Cuda,
         gpu: card(&args.target)?,
         capacity: args.target.capacity,
+        host_ns: None,
     };
-    let (prediction, _timeline) = predict_with_timeline(&question)?;
+    let (prediction, timeline) = predict_with_timeline(&question)?;
+    if let Some(folder) = &args.charts {
+        let drawn = [
+            charts::timeline(&prediction, &timeline),
+            charts::peaks(&args.model, &config, &workload, question.gpu)?,
+        ];
+        for file in charts::write(folder, &drawn, args.png)? {
+            output::remark(&format!("chart: {}", file.display()));
+        }
+    }
     if args.json {
         output::print_json(&prediction)?;
     } else {

@@ -4,14 +4,15 @@ use crate::args::{Device, Probe};
 use crate::child::{self, Ended};
 use crate::cmd::predict::card;
 use crate::suite::Entry;
-use crate::{Exit, model, nvml, output, records, suite};
+use crate::{Exit, charts, model, nvml, output, records, suite};
 use anyhow::{Result, bail};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use vramcast::compare::ledger;
+use vramcast::compare::{Entry as LedgerEntry, ledger};
 use vramcast::gpu::{self, Gpu};
-use vramcast::predict::{Prediction, Question, STEPS, predict};
-use vramcast::record::{Record, RunOutcome, SCHEMA};
+use vramcast::predict::{Prediction, Question, STEPS, predict_with_timeline};
+use vramcast::record::{Measured, Record, RunOutcome, SCHEMA};
 use vramcast::shadow::candle::Flavour;
+use vramcast::timeline::Timeline;
 use vramcast_candle::{HAS_CUDA, Job};
 
 /// Where the probes of this run happen.
@@ -70,10 +71,16 @@ fn place(device: Device, asked: Option<&'static Gpu>) -> Result<Place> {
 
 fn run_one(args: &Probe, place: &Place, entry: &Entry) -> Result<Exit> {
     let progress = output::spinner(format!("running {} on {}", entry.model, device_name(place)));
-    let (prediction, record) = measure(args, place, entry)?;
+    let (prediction, timeline, record) = measure(args, place, entry)?;
     progress.finish_and_clear();
     let file = args.out.join("record.jsonl");
     records::write(&file, std::slice::from_ref(&record))?;
+    let entries = entries(&prediction, &record);
+    let drawn = [
+        charts::timeline(&prediction, &timeline),
+        charts::components(&record.model, &record.workload, &entries),
+    ];
+    let drawn = charts::write(&args.out, &drawn, args.png)?;
     if args.json {
         output::print_json(&serde_json::json!({
             "schema": SCHEMA,
@@ -85,8 +92,11 @@ fn run_one(args: &Probe, place: &Place, entry: &Entry) -> Result<Exit> {
             "record": file,
         }))?;
     } else {
-        output::print(&text(&prediction, &record))?;
+        output::print(&text(&prediction, &record, &entries))?;
         output::remark(&format!("record: {}", file.display()));
+        for file in drawn {
+            output::remark(&format!("chart: {}", file.display()));
+        }
     }
     match record.outcome {
         RunOutcome::Ok => Ok(Exit::Fine),
@@ -102,15 +112,11 @@ fn run_suite(args: &Probe, place: &Place, entries: &[Entry]) -> Result<Exit> {
     let mut failed = 0;
     for entry in entries {
         bar.set_message(format!("{} {}", entry.model, entry.workload.describe()));
-        let (prediction, record) = measure(args, place, entry)?;
-        let requested = prediction.peak_requested;
-        let line = match record.outcome {
-            RunOutcome::Ok if record.measured.peak_requested == requested => "exact".to_owned(),
-            RunOutcome::Ok => format!(
-                "off by {} B",
-                record.measured.peak_requested.minus(requested)
-            ),
-            outcome => {
+        let (prediction, _, record) = measure(args, place, entry)?;
+        let line = match (record.outcome, off(&prediction, &record)) {
+            (RunOutcome::Ok, Some(0)) => "exact".to_owned(),
+            (RunOutcome::Ok, Some(off)) => format!("off by {off} B"),
+            (outcome, _) => {
                 failed += usize::from(outcome == RunOutcome::Failed);
                 format!("{outcome}: {}", record.error.as_deref().unwrap_or_default())
             }
@@ -135,9 +141,9 @@ fn run_suite(args: &Probe, place: &Place, entries: &[Entry]) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-fn measure(args: &Probe, place: &Place, entry: &Entry) -> Result<(Prediction, Record)> {
+fn measure(args: &Probe, place: &Place, entry: &Entry) -> Result<(Prediction, Timeline, Record)> {
     let config = model::model(&entry.model)?;
-    let prediction = predict(&Question {
+    let (prediction, timeline) = predict_with_timeline(&Question {
         model: &entry.model,
         config: &config,
         workload: &entry.workload,
@@ -148,6 +154,7 @@ fn measure(args: &Probe, place: &Place, entry: &Entry) -> Result<(Prediction, Re
         },
         gpu: place.known,
         capacity: args.target.capacity,
+        host_ns: None,
     })?;
     let job = Job {
         config,
@@ -157,7 +164,7 @@ fn measure(args: &Probe, place: &Place, entry: &Entry) -> Result<(Prediction, Re
     };
     let ended = child::run(&job)?;
     let record = record(place, entry, ended);
-    Ok((prediction, record))
+    Ok((prediction, timeline, record))
 }
 
 fn device_name(place: &Place) -> String {
@@ -178,7 +185,6 @@ fn record(place: &Place, entry: &Entry, ended: Ended) -> Record {
         gpu: card.map(|card| card.name.clone()),
         capacity: card.map(|card| card.total),
         driver: card.map(|card| card.driver.clone()),
-        steps: STEPS,
         outcome: ended.outcome,
         error: ended.error,
         measured: ended.measured,
@@ -196,27 +202,38 @@ fn id(record: &Record) -> String {
     format!("{:012x}", hasher.finish() >> 16)
 }
 
-fn text(prediction: &Prediction, record: &Record) -> String {
-    let on_device = record.device != "cpu";
-    let headline = match record.outcome {
-        RunOutcome::Ok => {
-            let (p, m) = (prediction.peak_requested, record.measured.peak_requested);
-            match m.minus(p) {
-                0 => format!("exact: predicted and measured {p} requested, to the byte"),
-                off => format!("off by {off} B: predicted {p} requested, measured {m}"),
-            }
-        }
-        outcome => format!("{outcome}: {}", record.error.as_deref().unwrap_or_default()),
+/// Measured less predicted requested bytes.
+fn off(prediction: &Prediction, record: &Record) -> Option<i128> {
+    record
+        .measured
+        .peak_requested
+        .map(|m| m.minus(prediction.peak_requested))
+}
+
+/// The ledger, beside what was measured if the run ended well.
+fn entries(prediction: &Prediction, record: &Record) -> Vec<LedgerEntry> {
+    ledger(prediction, measured(record), record.device != "cpu")
+}
+
+fn measured(record: &Record) -> Option<&Measured> {
+    (record.outcome == RunOutcome::Ok).then_some(&record.measured)
+}
+
+fn text(prediction: &Prediction, record: &Record, entries: &[LedgerEntry]) -> String {
+    let p = prediction.peak_requested;
+    let headline = match (record.outcome, off(prediction, record)) {
+        (RunOutcome::Ok, Some(0)) => format!("exact: {p} requested, as predicted, to the byte"),
+        (RunOutcome::Ok, Some(off)) => format!("off by {off} B: {p} requested was predicted"),
+        (outcome, _) => format!("{outcome}: {}", record.error.as_deref().unwrap_or_default()),
     };
-    let measured = (record.outcome == RunOutcome::Ok).then_some(&record.measured);
     let mut text = format!(
         "{headline}\n{}, {}, on {}\n\n{}\n",
         record.model,
         record.workload.describe(),
         record.gpu.as_deref().unwrap_or(&record.device),
-        output::ledger(&ledger(prediction, measured, on_device)),
+        output::ledger(entries),
     );
-    if let Some(m) = measured {
+    if let Some(m) = measured(record) {
         let mut facts = Vec::new();
         if let Some(allocations) = m.allocations {
             facts.push(format!(
@@ -224,10 +241,9 @@ fn text(prediction: &Prediction, record: &Record) -> String {
                 prediction.allocations
             ));
         }
-        if let Some(reached) = m.n_tensors_with_gradient {
+        if let Some((reached, all)) = m.n_tensors_with_gradient.zip(m.n_tensors) {
             facts.push(format!(
-                "{reached} of {} parameter tensors received a gradient",
-                m.n_tensors
+                "{reached} of {all} parameter tensors received a gradient"
             ));
         }
         if let Some(samples) = m.nvml_samples {

@@ -86,20 +86,15 @@ impl Clock {
             self.host = self.host.max(done);
         }
         let time = |amount: u64, per_us: u64| amount.saturating_mul(1000) / per_us;
-        let moving = time(work.in_order, rates.in_order_per_us)
-            .saturating_add(time(work.indexed, rates.indexed_per_us));
-        let busy = moving.saturating_add(time(work.flops, rates.flops_per_us));
-        self.host += match work {
-            Work { flops: 1.., .. } => rates.product_ns,
-            Work {
-                in_order: 0,
-                indexed: 0,
-                ..
-            } => rates.upload_ns,
-            _ => rates.launch_ns,
+        let (host, device) = match work {
+            Work::Upload => (rates.upload_ns, 0),
+            Work::InOrder(bytes) => (rates.launch_ns, time(bytes, rates.in_order_per_us)),
+            Work::Indexed(bytes) => (rates.launch_ns, time(bytes, rates.indexed_per_us)),
+            Work::Product(flops) => (rates.product_ns, time(flops, rates.flops_per_us)),
         };
+        self.host += host;
         let start = self.host.max(self.device);
-        self.device = start.saturating_add(busy.max(rates.kernel_ns));
+        self.device = start.saturating_add(device.max(rates.kernel_ns));
         self.waiting.push_back(self.device);
     }
 

@@ -124,6 +124,8 @@ pub trait Candle {
     fn begin(&self, phase: Phase) -> Result<(), Self::Error>;
     /// `Device::synchronize`.
     fn synchronize(&self) -> Result<(), Self::Error>;
+    /// Says that the last step is over: what dies now is the model.
+    fn end(&self);
     /// Says that an operation of the vocabulary begins.
     fn begin_operation(&self);
     /// Tags what follows with `scope` and returns the scope before.

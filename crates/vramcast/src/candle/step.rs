@@ -57,6 +57,7 @@ pub fn run<C: Candle>(
                 drop((output, inputs));
                 candle.synchronize()?;
             }
+            candle.end();
         }
         Mode::Train => {
             let mut optimizer = match workload.optimizer {
@@ -79,6 +80,7 @@ pub fn run<C: Candle>(
                 drop(inputs);
                 candle.synchronize()?;
             }
+            candle.end();
         }
     }
     Ok(outcome)

@@ -248,7 +248,11 @@ fn pool<B: Backend>(
     )
 }
 
-fn encode<B: Backend>(
+/// The last layer's output, `[B, S, H]`, which every head starts from.
+///
+/// # Errors
+/// The backend's.
+pub fn encode<B: Backend>(
     backend: &B,
     model: &Bert<B::Tensor>,
     inputs: &Inputs<B::Tensor>,

@@ -4,7 +4,7 @@
 //! drops in the shadow's code, as it is in the runtime that the shadow follows.
 
 use crate::bytes::{Bytes, TooLarge};
-use crate::timeline::{Buffer, Category, Event, Phase, Scope, Timeline, Work};
+use crate::timeline::{Buffer, Category, Event, Phase, Scope, ScopeId, Timeline, Work};
 use std::cell::{Cell, RefCell};
 
 /// A recording in progress.
@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 pub struct Tape {
     story: RefCell<Story>,
     phase: Cell<Phase>,
-    scope: Cell<Scope>,
+    scope: Cell<ScopeId>,
     /// What the buffers being made are for, where the caller knows it; else their lifetime says.
     category: Cell<Option<Category>>,
     too_large: Cell<bool>,
@@ -24,11 +24,12 @@ struct Story {
     timeline: Timeline,
     /// How many vocabulary operations had begun when each buffer was made and freed, to tell what
     /// outlives its operation.
+    /// Zero for buffers whose category was known when they were made.
     made_in: Vec<u32>,
     operations: u32,
     live: u64,
-    /// Buffers whose category is still to be told by their lifetime.
-    open: Vec<bool>,
+    /// How many share each buffer.
+    shares: Vec<u32>,
 }
 
 impl Default for Tape {
@@ -36,7 +37,7 @@ impl Default for Tape {
         Self {
             story: RefCell::default(),
             phase: Cell::new(Phase::Load),
-            scope: Cell::new(Scope::NONE),
+            scope: Cell::new(ScopeId::NONE),
             category: Cell::new(None),
             too_large: Cell::new(false),
             finished: Cell::new(false),
@@ -66,28 +67,46 @@ impl Tape {
             op,
             work,
         });
-        story.open.push(category.is_none());
-        story.made_in.push(story.operations);
+        story.made_in.push(if category.is_none() {
+            story.operations + 1
+        } else {
+            0
+        });
+        story.shares.push(1);
         story.timeline.events.push(Event::Alloc(number));
         number
     }
 
-    /// Writes a free. What was made in the forward pass and dies within its operation, and all that
-    /// dies before its backward pass or step ends, was temporary.
-    pub(super) fn free(&self, buffer: u32) {
+    /// One more shares the buffer.
+    pub(super) fn share(&self, buffer: u32) {
+        if !self.finished.get() {
+            self.story.borrow_mut().shares[buffer as usize] += 1;
+        }
+    }
+
+    /// One less shares the buffer; the last one frees it. What was made in the forward pass and
+    /// dies within its operation, and all that dies before its backward pass or step ends, was
+    /// temporary.
+    pub(super) fn release(&self, buffer: u32) {
         if self.finished.get() {
             return;
         }
         let story = &mut *self.story.borrow_mut();
+        let shares = &mut story.shares[buffer as usize];
+        *shares -= 1;
+        if *shares > 0 {
+            return;
+        }
         let made = &mut story.timeline.buffers[buffer as usize];
         story.live -= made.bytes;
-        if story.open[buffer as usize] {
+        let made_in = story.made_in[buffer as usize];
+        if made_in > 0 {
+            let now = self.phase.get();
             let within = match made.phase {
                 Phase::Load | Phase::Forward => {
-                    story.made_in[buffer as usize] == story.operations
-                        && self.phase.get() == made.phase
+                    made_in == story.operations + 1 && now == made.phase
                 }
-                Phase::Backward => self.phase.get() == Phase::Backward,
+                Phase::Backward => now == Phase::Backward,
                 Phase::Step => true,
             };
             made.category = match (within, made.phase) {
@@ -124,13 +143,27 @@ impl Tape {
     }
 
     /// The scope that allocations are tagged with now.
-    pub(super) fn scope(&self) -> Scope {
+    pub(super) fn scope(&self) -> ScopeId {
         self.scope.get()
     }
 
     /// Tags what follows with `scope`.
-    pub(super) fn set_scope(&self, scope: Scope) {
+    pub(super) fn set_scope(&self, scope: ScopeId) {
         self.scope.set(scope);
+    }
+
+    /// Tags what follows with `scope`, and returns the scope before.
+    pub(super) fn enter(&self, scope: Scope) -> Scope {
+        let scopes = &mut self.story.borrow_mut().timeline.scopes;
+        let before = scopes[usize::from(self.scope.get().0)];
+        // Scopes recur soon after they were last entered, if they do.
+        let known = scopes.iter().rposition(|known| *known == scope);
+        let number = known.unwrap_or_else(|| {
+            scopes.push(scope);
+            scopes.len() - 1
+        });
+        self.scope.set(ScopeId(number as u16));
+        before
     }
 
     /// Runs `make` with its allocations known to be `category`.
@@ -141,13 +174,17 @@ impl Tape {
         made
     }
 
-    /// The timeline so far; what is freed later is not written. Buffers still alive keep the
-    /// category that their phase suggests.
+    /// Ends the story: what is freed later is not written.
+    pub(super) fn end(&self) {
+        self.finished.set(true);
+    }
+
+    /// The timeline. Buffers still alive keep the category that their phase suggests.
     ///
     /// # Errors
     /// [`TooLarge`] if a size, or the sum of the live ones, did not fit in 64 bits.
     pub fn finish(&self) -> Result<Timeline, TooLarge> {
-        self.finished.set(true);
+        self.end();
         if self.too_large.get() {
             Err(TooLarge)
         } else {

@@ -245,7 +245,7 @@ fn visit(op: &Op, node: &Tensor, grad: &Tensor, grads: &mut GradStore) {
             grads.add(arg, &arg_grad);
         }
         Op::Transpose(arg, a, b) => {
-            let arg_grad = grad.transpose(*a, *b);
+            let arg_grad = grad.transpose(usize::from(*a), usize::from(*b));
             grads.add(arg, &arg_grad);
         }
         Op::Narrow {
@@ -254,19 +254,20 @@ fn visit(op: &Op, node: &Tensor, grad: &Tensor, grads: &mut GradStore) {
             start,
             len,
         } => {
+            let (dim, start) = (usize::from(*dim), u64::from(*start));
             let pad = |size: u64| {
                 (size > 0).then(|| {
                     let mut shape = dims(arg.dims());
-                    shape[*dim] = size;
+                    shape[dim] = size;
                     grad.device().tensor(shape, grad.dtype(), "zeros")
                 })
             };
-            let (left, right) = (pad(*start), pad(arg.dims()[*dim] - start - len));
+            let (left, right) = (pad(start), pad(arg.dims()[dim] - start - u64::from(*len)));
             let parts: Vec<&Tensor> = [left.as_ref(), Some(grad), right.as_ref()]
                 .into_iter()
                 .flatten()
                 .collect();
-            let arg_grad = Tensor::cat(&parts, *dim);
+            let arg_grad = Tensor::cat(&parts, dim);
             drop(parts);
             drop((right, left));
             grads.add(arg, &arg_grad);

@@ -13,7 +13,9 @@ pub(crate) type Dims = ArrayVec<u64, MAX_RANK>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) dims: Dims,
-    strides: Dims,
+    /// `None` where the elements lie in row-major order. Most do, and tensors are made by the
+    /// ten thousand, so strides are stored only where they say something.
+    strides: Option<Box<Dims>>,
 }
 
 /// `dims` as the fixed-capacity list that layouts hold.
@@ -29,13 +31,41 @@ pub(crate) fn elements(dims: &[u64]) -> u64 {
 impl Layout {
     /// Row-major.
     pub(crate) fn contiguous(dims: Dims) -> Self {
-        let mut strides = dims.clone();
+        Self {
+            dims,
+            strides: None,
+        }
+    }
+
+    /// With these strides. Row-major order is recognised: the strides of dimensions of size 1 do
+    /// not matter (candle-core, shape.rs, `is_contiguous`).
+    fn strided(dims: Dims, strides: Dims) -> Self {
         let mut step = 1u64;
-        for (stride, &dim) in strides.iter_mut().zip(&dims).rev() {
-            *stride = step;
+        for (&stride, &dim) in strides.iter().zip(&dims).rev() {
+            if dim > 1 && stride != step {
+                return Self {
+                    dims,
+                    strides: Some(Box::new(strides)),
+                };
+            }
             step = step.saturating_mul(dim);
         }
-        Self { dims, strides }
+        Self {
+            dims,
+            strides: None,
+        }
+    }
+
+    fn strides(&self) -> Dims {
+        self.strides.as_deref().cloned().unwrap_or_else(|| {
+            let mut strides = self.dims.clone();
+            let mut step = 1u64;
+            for (stride, &dim) in strides.iter_mut().zip(&self.dims).rev() {
+                *stride = step;
+                step = step.saturating_mul(dim);
+            }
+            strides
+        })
     }
 
     pub(crate) fn rank(&self) -> usize {
@@ -46,60 +76,49 @@ impl Layout {
         elements(&self.dims)
     }
 
-    /// Whether the elements lie in row-major order; the strides of dimensions of size 1 do not
-    /// matter (candle-core, shape.rs, `is_contiguous`).
     pub(crate) fn is_contiguous(&self) -> bool {
-        let mut step = 1u64;
-        for (&stride, &dim) in self.strides.iter().zip(&self.dims).rev() {
-            if dim > 1 && stride != step {
-                return false;
-            }
-            step = step.saturating_mul(dim);
-        }
-        true
+        self.strides.is_none()
     }
 
     pub(crate) fn transpose(&self, a: usize, b: usize) -> Self {
-        let mut layout = self.clone();
-        layout.dims.swap(a, b);
-        layout.strides.swap(a, b);
-        layout
+        let (mut dims, mut strides) = (self.dims.clone(), self.strides());
+        dims.swap(a, b);
+        strides.swap(a, b);
+        Self::strided(dims, strides)
     }
 
     pub(crate) fn narrow(&self, dim: usize, len: u64) -> Self {
-        let mut layout = self.clone();
-        layout.dims[dim] = len;
-        layout
+        let (mut dims, strides) = (self.dims.clone(), self.strides());
+        dims[dim] = len;
+        Self::strided(dims, strides)
     }
 
-    /// Inserts a dimension of size 1, with the stride that candle gives it.
+    /// Inserts a dimension of size 1.
     pub(crate) fn unsqueeze(&self, dim: usize) -> Self {
-        let mut layout = self.clone();
-        let stride = layout.strides.get(dim).copied().unwrap_or(1);
-        layout.dims.insert(dim, 1);
-        layout.strides.insert(dim, stride);
-        layout
+        let (mut dims, mut strides) = (self.dims.clone(), self.strides());
+        let stride = strides.get(dim).copied().unwrap_or(1);
+        dims.insert(dim, 1);
+        strides.insert(dim, stride);
+        Self::strided(dims, strides)
     }
 
     /// Removes a dimension of size 1.
     pub(crate) fn squeeze(&self, dim: usize) -> Self {
-        let mut layout = self.clone();
-        layout.dims.remove(dim);
-        layout.strides.remove(dim);
-        layout
+        let (mut dims, mut strides) = (self.dims.clone(), self.strides());
+        dims.remove(dim);
+        strides.remove(dim);
+        Self::strided(dims, strides)
     }
 
     /// Repeats dimensions of size 1, and adds dimensions on the left, by strides of 0.
     pub(crate) fn broadcast_as(&self, target: &[u64]) -> Self {
         let added = target.len() - self.rank();
         let mut strides: Dims = std::iter::repeat_n(0, added).collect();
-        for ((&to, &from), &stride) in target[added..].iter().zip(&self.dims).zip(&self.strides) {
+        let own = self.strides();
+        for ((&to, &from), &stride) in target[added..].iter().zip(&self.dims).zip(&own) {
             strides.push(if to == from { stride } else { 0 });
         }
-        Self {
-            dims: dims(target),
-            strides,
-        }
+        Self::strided(dims(target), strides)
     }
 
     /// Whether a strided block copy along `dim` can read this view: contiguous from `dim` inwards,
@@ -108,14 +127,15 @@ impl Layout {
         if self.is_contiguous() {
             return true;
         }
+        let strides = self.strides();
         let mut step = 1;
         for i in (dim..self.rank()).rev() {
-            if self.strides[i] != step {
+            if strides[i] != step {
                 return false;
             }
             step *= self.dims[i];
         }
-        (1..dim).all(|i| self.strides[i - 1] == self.dims[i] * self.strides[i])
+        (1..dim).all(|i| strides[i - 1] == self.dims[i] * strides[i])
     }
 }
 

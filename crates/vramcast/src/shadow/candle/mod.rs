@@ -215,14 +215,16 @@ impl Candle for Shadow {
         Ok(())
     }
 
+    fn end(&self) {
+        self.0.tape().end();
+    }
+
     fn begin_operation(&self) {
         self.0.tape().begin_operation();
     }
 
     fn enter(&self, scope: Scope) -> Scope {
-        let before = self.0.tape().scope();
-        self.0.tape().set_scope(scope);
-        before
+        self.0.tape().enter(scope)
     }
 
     fn with_category<R>(&self, category: Category, make: impl FnOnce() -> R) -> R {

@@ -63,6 +63,7 @@ pub(super) fn run(device: &Device, config: &Config, batch: u64, seq: u64, steps:
         drop((output, input_ids, token_type_ids, mask));
         tape.synchronize();
     }
+    tape.end();
     outcome
 }
 
@@ -124,7 +125,7 @@ fn forward(
     mask: &Tensor,
 ) -> Tensor {
     let tape = device.tape();
-    tape.set_scope(Scope {
+    tape.enter(Scope {
         module: "embeddings",
         index: None,
     });
@@ -132,13 +133,13 @@ fn forward(
     let mask = extended_mask(device, mask);
     let mut hidden = embedding_output.clone();
     for (i, layer) in model.layers.iter().enumerate() {
-        tape.set_scope(Scope {
+        tape.enter(Scope {
             module: "encoder.layer",
             index: Some(i as u32),
         });
         hidden = layer_forward(layer, config, &hidden, &mask);
     }
-    tape.set_scope(Scope::NONE);
+    tape.enter(Scope::NONE);
     drop((mask, embedding_output));
     hidden
 }

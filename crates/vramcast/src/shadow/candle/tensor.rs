@@ -12,7 +12,7 @@
 use super::layout::{Dims, Layout, broadcast, dims, elements};
 use crate::dtype::DType;
 use crate::shadow::Tape;
-use crate::timeline::{Scope, Work};
+use crate::timeline::{ScopeId, Work};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -37,22 +37,33 @@ struct DeviceState {
     next_id: Cell<u32>,
 }
 
-/// A buffer shared by every view of it, freed when the last of them dies.
+/// A share of a buffer, which is freed with the last share. Counting on the tape saves an
+/// allocation for every tensor.
 #[derive(Debug)]
 struct Storage {
     device: Device,
     buffer: u32,
 }
 
+impl Clone for Storage {
+    fn clone(&self) -> Self {
+        self.device.tape().share(self.buffer);
+        Self {
+            device: self.device.clone(),
+            buffer: self.buffer,
+        }
+    }
+}
+
 impl Drop for Storage {
     fn drop(&mut self) {
-        self.device.tape().free(self.buffer);
+        self.device.tape().release(self.buffer);
     }
 }
 
 /// A host vector, alive until it is dropped.
 pub(crate) struct HostVec {
-    _storage: Rc<Storage>,
+    _storage: Storage,
 }
 
 /// A shadow of candle's `Tensor`.
@@ -63,12 +74,12 @@ pub(crate) struct Tensor(Rc<Node>);
 #[derive(Debug)]
 struct Node {
     id: u32,
-    storage: Rc<Storage>,
+    storage: Storage,
     layout: Layout,
     op: Option<Op>,
     is_variable: bool,
     dtype: DType,
-    scope: Scope,
+    scope: ScopeId,
 }
 
 /// What a kernel reads to make its result, in bytes, and how.
@@ -79,7 +90,7 @@ enum Reads {
     /// At computed indices.
     Indexed(u64),
     /// A matrix product with so many operations.
-    Product { bytes: u64, flops: u64 },
+    Product(u64),
 }
 
 impl Reads {
@@ -88,19 +99,9 @@ impl Reads {
     /// The work of a kernel that reads this and writes `bytes`.
     fn writing(self, bytes: u64) -> Work {
         match self {
-            Self::InOrder(read) => Work {
-                in_order: read.saturating_add(bytes),
-                ..Work::default()
-            },
-            Self::Indexed(read) => Work {
-                indexed: read.saturating_add(bytes),
-                ..Work::default()
-            },
-            Self::Product { bytes: read, flops } => Work {
-                in_order: read.saturating_add(bytes),
-                indexed: 0,
-                flops,
-            },
+            Self::InOrder(read) => Work::InOrder(read.saturating_add(bytes)),
+            Self::Indexed(read) => Work::Indexed(read.saturating_add(bytes)),
+            Self::Product(flops) => Work::Product(flops),
         }
     }
 }
@@ -117,12 +118,12 @@ pub(crate) enum Op {
     Cmp(Tensor),
     Broadcast(Tensor),
     Reshape(Tensor),
-    Transpose(Tensor, usize, usize),
+    Transpose(Tensor, u8, u8),
     Narrow {
         arg: Tensor,
-        dim: usize,
-        start: u64,
-        len: u64,
+        dim: u8,
+        start: u32,
+        len: u32,
     },
     Copy(Tensor),
     ToDType(Tensor),
@@ -244,13 +245,13 @@ impl Device {
         )
     }
 
-    fn storage(&self, elements: u64, dtype: DType, op: &'static str, reads: Reads) -> Rc<Storage> {
+    fn storage(&self, elements: u64, dtype: DType, op: &'static str, reads: Reads) -> Storage {
         let work = reads.writing(elements.saturating_mul(dtype.bits()) / 8);
         let buffer = self.tape().alloc(elements, dtype.bits(), op, work);
-        Rc::new(Storage {
+        Storage {
             device: self.clone(),
             buffer,
-        })
+        }
     }
 
     fn fresh(
@@ -268,7 +269,7 @@ impl Device {
 
     fn node(
         &self,
-        storage: Rc<Storage>,
+        storage: Storage,
         layout: Layout,
         dtype: DType,
         op: Option<Op>,
@@ -301,9 +302,7 @@ impl Device {
         match self.0.flavour {
             Flavour::Cpu => None,
             Flavour::Cuda => {
-                let buffer = self
-                    .tape()
-                    .alloc(words as u64, 64, "params", Work::default());
+                let buffer = self.tape().alloc(words as u64, 64, "params", Work::Upload);
                 Some(Storage {
                     device: self.clone(),
                     buffer,
@@ -335,7 +334,7 @@ impl Tensor {
     pub(crate) fn is_variable(&self) -> bool {
         self.0.is_variable
     }
-    pub(crate) fn scope(&self) -> Scope {
+    pub(crate) fn scope(&self) -> ScopeId {
         self.0.scope
     }
     pub(crate) fn device(&self) -> &Device {
@@ -542,8 +541,7 @@ impl Tensor {
         *shape.last_mut().expect("matmul of a matrix") = rhs.dim_from_end(1);
         let inner = self.dim_from_end(1).saturating_mul(2);
         let flops = elements(&shape).saturating_mul(inner);
-        let bytes = self.bytes().saturating_add(rhs.bytes());
-        let reads = Reads::Product { bytes, flops };
+        let reads = Reads::Product(flops);
         self.result_of(
             shape,
             self.dtype(),
@@ -560,7 +558,7 @@ impl Tensor {
     pub(crate) fn transpose(&self, a: usize, b: usize) -> Tensor {
         self.view(
             self.0.layout.transpose(a, b),
-            self.op1(|t| Op::Transpose(t, a, b)),
+            self.op1(|t| Op::Transpose(t, a as u8, b as u8)),
         )
     }
 
@@ -585,9 +583,9 @@ impl Tensor {
         }
         let op = self.op1(|arg| Op::Narrow {
             arg,
-            dim,
-            start,
-            len,
+            dim: dim as u8,
+            start: start as u32,
+            len: len as u32,
         });
         self.view(self.0.layout.narrow(dim, len), op)
     }

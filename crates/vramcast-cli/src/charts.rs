@@ -1,0 +1,206 @@
+//! Which charts a command draws: from predictions and records to named scenes, and from those to
+//! files.
+
+use crate::records::write_file;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use vramcast::accuracy::{Accuracy, Compared, Figure};
+use vramcast::bytes::Bytes;
+use vramcast::compare::Entry;
+use vramcast::config::ModelConfig;
+use vramcast::gpu::{self, Gpu};
+use vramcast::predict::{Prediction, Question, predict};
+use vramcast::shadow::candle::Flavour;
+use vramcast::timeline::Timeline;
+use vramcast::workload::Workload;
+use vramcast_chart::{
+    Capacity, Component, Components, LiveBytes, Peaks, Scene, Series, Suite, SuitePoint,
+};
+
+/// A chart and the name of its file, without an ending.
+pub(crate) struct Chart {
+    pub(crate) name: String,
+    pub(crate) scene: Scene,
+}
+
+/// Writes charts as SVG, and as PNG too where asked; returns the files.
+pub(crate) fn write(folder: &Path, charts: &[Chart], png: bool) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for chart in charts {
+        let mut save = |ending: &str, content: &[u8]| {
+            let file = folder.join(format!("{}.{ending}", chart.name));
+            files.push(file.clone());
+            write_file(&file, content)
+        };
+        save("svg", vramcast_chart::svg(&chart.scene).as_bytes())?;
+        if png {
+            let image = vramcast_chart::png(&chart.scene).context("the chart cannot be drawn")?;
+            save("png", &image)?;
+        }
+    }
+    Ok(files)
+}
+
+/// The timeline of one step, with the capacity it must fit.
+pub(crate) fn timeline(prediction: &Prediction, timeline: &Timeline) -> Chart {
+    let name = prediction
+        .gpu
+        .as_deref()
+        .and_then(gpu::find)
+        .map_or("capacity", |g| g.product);
+    let capacity = prediction.capacity.map(|bytes| Capacity {
+        name: name.to_owned(),
+        bytes,
+    });
+    let title = title(&prediction.model, &prediction.workload);
+    let input = LiveBytes {
+        title: &title,
+        timeline,
+        capacity: capacity.as_ref(),
+    };
+    Chart {
+        name: "timeline".to_owned(),
+        scene: vramcast_chart::timeline(&input),
+    }
+}
+
+/// Predicted against measured, for every row of the ledger.
+pub(crate) fn components(model: &str, workload: &Workload, entries: &[Entry]) -> Chart {
+    let row = |e: &Entry| Component {
+        label: e.label.to_owned(),
+        predicted: e.predicted,
+        measured: e.measured,
+    };
+    let rows: Vec<Component> = entries.iter().map(row).collect();
+    let title = title(model, workload);
+    let input = Components {
+        title: &title,
+        quantity: "memory at the peak",
+        rows: &rows,
+    };
+    Chart {
+        name: "components".to_owned(),
+        scene: vramcast_chart::components(&input),
+    }
+}
+
+fn title(model: &str, workload: &Workload) -> String {
+    format!("{model}: {}", workload.describe())
+}
+
+/// Batches and sequences of the chart of peaks.
+const BATCHES: [u64; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+const SEQUENCES: [u64; 5] = [64, 128, 256, 384, 512];
+
+/// Cards of the chart of peaks where none is asked for: one of each common size.
+const CARDS: [&str; 5] = ["t4", "rtx-4090", "a100-40gb", "a100-80gb", "h200"];
+
+/// What NVML will show over batch and sequence, with the capacities of several cards.
+pub(crate) fn peaks(
+    model: &str,
+    config: &ModelConfig,
+    workload: &Workload,
+    gpu: Option<&'static Gpu>,
+) -> Result<Chart> {
+    let mut series = Vec::new();
+    for seq in SEQUENCES
+        .into_iter()
+        .filter(|&seq| seq <= config.max_sequence())
+    {
+        let mut points = Vec::new();
+        for batch in BATCHES {
+            let workload = Workload {
+                batch,
+                seq,
+                ..workload.clone()
+            };
+            let prediction = predict(&Question {
+                model,
+                config,
+                workload: &workload,
+                flavour: Flavour::Cuda,
+                gpu,
+                capacity: None,
+                host_ns: None,
+            })?;
+            points.push((batch, prediction.peak_nvml));
+        }
+        series.push(Series {
+            label: format!("sequence {seq}"),
+            points,
+        });
+    }
+    let cards: Vec<Capacity> = CARDS
+        .into_iter()
+        .chain(gpu.map(|g| g.name).filter(|name| !CARDS.contains(name)))
+        .filter_map(gpu::find)
+        .map(|g| Capacity {
+            name: g.product.to_owned(),
+            bytes: Bytes(g.capacity().0),
+        })
+        .collect();
+    let what = Workload {
+        batch: 1,
+        seq: 1,
+        ..workload.clone()
+    }
+    .describe();
+    let what = what.replace(", batch 1, sequence 1", "");
+    let title = format!("{model}: {what}, over batch and sequence");
+    let input = Peaks {
+        title: &title,
+        quantity: "peak memory that NVML shows",
+        along: "batch (sequences)",
+        series: &series,
+        cards: &cards,
+    };
+    Ok(Chart {
+        name: "peaks".to_owned(),
+        scene: vramcast_chart::peaks(&input),
+    })
+}
+
+/// How to find a figure in a row.
+type Find = fn(&Compared) -> Option<Figure>;
+
+/// Predicted against measured over a whole suite, one chart a figure.
+pub(crate) fn suite(title: &str, accuracy: &Accuracy) -> Vec<Chart> {
+    let figures: [(&str, &str, Find); 3] = [
+        ("requested", "peak requested memory", |r| r.requested),
+        ("reserved", "peak reserved memory", |r| r.reserved),
+        ("nvml", "peak memory that NVML shows", |r| r.nvml),
+    ];
+    let mut charts = Vec::new();
+    for (name, quantity, figure) in figures {
+        let points: Vec<SuitePoint> = accuracy
+            .rows
+            .iter()
+            .filter_map(|row| {
+                let Figure {
+                    predicted,
+                    measured,
+                    ..
+                } = figure(row)?;
+                let label = format!("{} {}", row.model, row.workload);
+                Some(SuitePoint {
+                    label,
+                    group: row.mode,
+                    predicted,
+                    measured,
+                })
+            })
+            .collect();
+        if !points.is_empty() {
+            let scene = vramcast_chart::suite(&Suite {
+                title,
+                quantity,
+                points: &points,
+            });
+            charts.push(Chart {
+                name: name.to_owned(),
+                scene,
+            });
+        }
+    }
+    charts
+}
