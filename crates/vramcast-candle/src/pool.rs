@@ -70,11 +70,11 @@ impl PoolMeter {
             .map_err(Error::wrap)
     }
 
-    /// The phase, and the used and reserved bytes of this moment.
-    pub(crate) fn now(&self) -> Result<(Phase, Bytes, Bytes)> {
+    /// The phase, and its highest used and reserved bytes so far: after an error, when everything
+    /// is freed, they say how far the run had come.
+    pub(crate) fn so_far(&self) -> Result<(Phase, Bytes, Bytes)> {
         use sys::CUmemPool_attribute::{
-            CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT as RESERVED,
-            CU_MEMPOOL_ATTR_USED_MEM_CURRENT as USED,
+            CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH as RESERVED, CU_MEMPOOL_ATTR_USED_MEM_HIGH as USED,
         };
         Ok((self.phase.get(), self.get(USED)?, self.get(RESERVED)?))
     }

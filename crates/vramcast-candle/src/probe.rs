@@ -112,6 +112,7 @@ fn probe_cpu(job: &Job) -> Result<Measured, ProbeError> {
                     measured.model_requested = Some(Bytes(live));
                 }
                 phase = begun;
+                begin(&mut measured, phase);
             }
             Logged::Alloc(_, bytes) => {
                 sizes.push(bytes);
@@ -119,7 +120,7 @@ fn probe_cpu(job: &Job) -> Result<Measured, ProbeError> {
             }
             Logged::Free(buffer) => live -= sizes[buffer as usize],
         }
-        raise(&mut measured, phase, Bytes(live), None);
+        raise(&mut measured, Bytes(live), None);
     }
     measured.allocations = Some(sizes.len() as u64);
     Ok(measured)
@@ -141,7 +142,8 @@ fn probe_cuda(job: &Job, ordinal: usize) -> Result<Measured, ProbeError> {
     let reading = real.observer.finish()?;
     measured.model_requested = Some(reading.model);
     for (phase, requested, reserved) in reading.phases {
-        raise(&mut measured, phase, requested, Some(reserved));
+        begin(&mut measured, phase);
+        raise(&mut measured, requested, Some(reserved));
     }
     measured.reserved = Some(reading.reserved);
     let (free_after, _) = memory_info()?;
@@ -157,7 +159,7 @@ fn probe_cuda(job: &Job, ordinal: usize) -> Result<Measured, ProbeError> {
 fn out_of_memory_where(error: candle_core::Error, pool: &crate::pool::PoolMeter) -> ProbeError {
     match (
         ProbeError::from(error),
-        pool.now(),
+        pool.so_far(),
         crate::pool::memory_info(),
     ) {
         (ProbeError::OutOfMemory(text), Ok((phase, used, reserved)), Ok((free, total))) => {
@@ -214,35 +216,32 @@ fn described(outcome: &Outcome, job: &Job) -> Result<Measured, ProbeError> {
     })
 }
 
-/// Takes a reading into the peaks of its phase and of the run. Building the model is part of
-/// neither, and every forward phase begins a step.
-fn raise(measured: &mut Measured, phase: Phase, requested: Bytes, reserved: Option<Bytes>) {
-    if phase == Phase::Load {
-        return;
-    }
-    measured.peak_requested = measured.peak_requested.max(Some(requested));
-    measured.peak_reserved = measured.peak_reserved.max(reserved);
-    let steps = &mut measured.steps;
-    let last = steps
-        .last()
-        .and_then(|step| step.phases.last())
-        .map(|p| p.name);
-    if last == Some(phase) {
-        if let Some(peak) = steps.last_mut().and_then(|step| step.phases.last_mut()) {
-            peak.peak_requested = peak.peak_requested.max(requested);
-            peak.peak_reserved = peak.peak_reserved.max(reserved);
-        }
-        return;
-    }
+/// Begins a phase; every forward phase begins a step. Building the model is no part of a run's
+/// peaks.
+fn begin(measured: &mut Measured, phase: Phase) {
     if phase == Phase::Forward {
-        steps.push(Step::default());
+        measured.steps.push(Step::default());
     }
-    if let Some(step) = steps.last_mut() {
-        let (peak_requested, peak_reserved) = (requested, reserved);
+    if let Some(step) = measured.steps.last_mut() {
+        let (peak_requested, peak_reserved) = (Bytes(0), None);
         step.phases.push(PhasePeak {
             name: phase,
             peak_requested,
             peak_reserved,
         });
+    }
+}
+
+/// Takes a reading into the peaks of the current phase and of the run.
+fn raise(measured: &mut Measured, requested: Bytes, reserved: Option<Bytes>) {
+    let current = measured
+        .steps
+        .last_mut()
+        .and_then(|step| step.phases.last_mut());
+    if let Some(peak) = current {
+        peak.peak_requested = peak.peak_requested.max(requested);
+        peak.peak_reserved = peak.peak_reserved.max(reserved);
+        measured.peak_requested = measured.peak_requested.max(Some(requested));
+        measured.peak_reserved = measured.peak_reserved.max(reserved);
     }
 }

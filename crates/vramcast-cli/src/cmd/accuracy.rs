@@ -5,8 +5,9 @@ use crate::{Exit, model, output, records};
 use anyhow::Result;
 use std::path::PathBuf;
 use vramcast::accuracy::{Accuracy, Unpredicted, compare, summarize};
+use vramcast::config::ModelConfig;
 use vramcast::gpu;
-use vramcast::predict::{Question, predict};
+use vramcast::predict::{Prediction, Question, predict};
 use vramcast::record::Record;
 use vramcast::shadow::candle::Flavour;
 
@@ -43,11 +44,16 @@ pub(crate) fn of_files(files: &[PathBuf]) -> Result<Accuracy> {
     Ok(summarize(rows, unpredicted))
 }
 
-fn predicted(record: &Record) -> Result<vramcast::predict::Prediction> {
+fn predicted(record: &Record) -> Result<Prediction> {
     let config = model::model(&record.model)?;
-    Ok(predict(&Question {
+    Ok(predict(&question(record, &config))?)
+}
+
+/// What a record answers.
+pub(crate) fn question<'a>(record: &'a Record, config: &'a ModelConfig) -> Question<'a> {
+    Question {
         model: &record.model,
-        config: &config,
+        config,
         workload: &record.workload,
         flavour: if record.device == "cpu" {
             Flavour::Cpu
@@ -57,7 +63,7 @@ fn predicted(record: &Record) -> Result<vramcast::predict::Prediction> {
         gpu: record.gpu.as_deref().and_then(gpu::find),
         capacity: None,
         host_ns: record.measured.host_ns,
-    })?)
+    }
 }
 
 fn text(accuracy: &Accuracy) -> String {

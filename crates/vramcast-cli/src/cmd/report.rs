@@ -4,21 +4,50 @@
 use crate::args::Report;
 use crate::charts::{self, Chart};
 use crate::cmd::accuracy;
-use crate::{Exit, output, records};
+use crate::{Exit, model, output, records};
 use anyhow::Result;
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use vramcast::accuracy::{Accuracy, Compared, Figure, Spread};
 use vramcast::bytes::grouped;
-use vramcast::predict::Verdict;
+use vramcast::compare::ledger;
+use vramcast::predict::{Verdict, predict_with_timeline};
+use vramcast::record::RunOutcome;
+use vramcast::workload::Mode;
 
 pub(crate) fn run(args: &Report) -> Result<Exit> {
     let accuracy = accuracy::of_files(&args.files)?;
     let charts = charts::suite(&title(&accuracy), &accuracy);
     charts::write(&args.out, &charts, false)?;
+    if let Some(example) = example(&args.files)? {
+        charts::write(&args.out, &example, false)?;
+    }
     let file = args.out.join("accuracy.md");
     records::write_file(&file, page(&accuracy, &charts).as_bytes())?;
     output::remark(&format!("report: {}", file.display()));
     Ok(Exit::Fine)
+}
+
+/// The charts of one run: the training run of the middle size.
+fn example(files: &[PathBuf]) -> Result<Option<Vec<Chart>>> {
+    let mut runs = Vec::new();
+    for file in files {
+        runs.extend(records::read(file)?.0);
+    }
+    runs.retain(|r| r.outcome == RunOutcome::Ok && r.workload.mode == Mode::Train);
+    runs.sort_by_key(|r| r.measured.peak_requested);
+    let Some(run) = runs.get(runs.len() / 2) else {
+        return Ok(None);
+    };
+    let config = model::model(&run.model)?;
+    let question = accuracy::question(run, &config);
+    let (prediction, timeline) = predict_with_timeline(&question)?;
+    let entries = ledger(&prediction, Some(&run.measured), run.device != "cpu");
+    Ok(Some(vec![
+        charts::timeline(&prediction, &timeline),
+        charts::components(&run.model, &run.workload, &entries),
+        charts::peaks(&run.model, &config, &run.workload, question.gpu)?,
+    ]))
 }
 
 fn title(accuracy: &Accuracy) -> String {
@@ -54,7 +83,11 @@ fn page(accuracy: &Accuracy, charts: &[Chart]) -> String {
     for chart in charts {
         let _ = writeln!(page, "![{0}]({0}.svg)\n", chart.name);
     }
-    page += "## Furthest off\n\n";
+    page += "## One of them\n\n\
+             ![timeline](timeline.svg)\n\n\
+             ![components](components.svg)\n\n\
+             ![peaks](peaks.svg)\n\n\
+             ## Furthest off\n\n";
     page += &furthest(accuracy);
     page += LIMITS;
     page += "## Every run\n\n";
