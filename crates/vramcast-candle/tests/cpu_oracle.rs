@@ -3,8 +3,9 @@
 
 use candle_core::Device;
 use vramcast::config::ModelConfig;
+use vramcast::sequence::{Seen, first_difference};
 use vramcast::shadow::candle::Flavour;
-use vramcast::timeline::{Event, Phase, Timeline};
+use vramcast::timeline::Phase;
 use vramcast::workload::{Code, Mode, Optimizer, Task, Workload};
 use vramcast_candle::counting::{self, Counting, Logged};
 use vramcast_candle::{Observer, Real, run_stock};
@@ -52,76 +53,19 @@ fn measure(config: &ModelConfig, workload: &Workload, steps: u32) -> Vec<Logged>
     log
 }
 
-/// One event as text, so that a difference reads well.
-fn predicted_events(timeline: &Timeline) -> Vec<(String, String)> {
-    let about = |b: u32| {
-        let b = &timeline.buffers[b as usize];
-        format!("{} in {} ({})", b.op, timeline.scope(b), b.phase)
-    };
-    timeline
-        .events
-        .iter()
-        .filter_map(|event| match *event {
-            Event::Alloc(b) => Some((
-                format!("+{b} {}", timeline.buffers[b as usize].bytes),
-                about(b),
-            )),
-            Event::Free(b) => Some((format!("-{b}"), about(b))),
-            Event::Begin(phase) => Some((format!("begin {phase}"), String::new())),
-            Event::Synchronize => None,
-        })
-        .collect()
-}
-
-fn measured_events(log: &[Logged]) -> Vec<String> {
-    log.iter()
-        .map(|event| match event {
-            Logged::Alloc(b, bytes) => format!("+{b} {bytes}"),
-            Logged::Free(b) => format!("-{b}"),
-            Logged::Begin(phase) => format!("begin {phase}"),
-        })
-        .collect()
-}
-
-/// The frees between two other events have no order that is candle's own where the gradient store,
-/// a hash map, is dropped; everywhere else the order is compared too.
 fn check(config: &ModelConfig, workload: &Workload) {
     let (timeline, _) = vramcast::shadow::candle::run(config, workload, Flavour::Cpu, 2).unwrap();
-    let predicted = predicted_events(&timeline);
-    let measured = measured_events(&measure(config, workload, 2));
-    let mut i = 0;
-    while i < predicted.len().min(measured.len()) {
-        if predicted[i].0 == measured[i] {
-            i += 1;
-            continue;
-        }
-        let run = |of: &mut dyn Iterator<Item = &str>| {
-            let mut frees: Vec<String> = of
-                .take_while(|e| e.starts_with('-'))
-                .map(str::to_owned)
-                .collect();
-            frees.sort();
-            frees
-        };
-        let ours = run(&mut predicted[i..].iter().map(|e| e.0.as_str()));
-        let theirs = run(&mut measured[i..].iter().map(String::as_str));
-        let store_drop = ours.len() > 8 && ours == theirs;
-        assert!(
-            store_drop,
-            "{}: event {i}: predicted {:?}, measured {:?}\nbefore: {:?}",
-            workload.describe(),
-            &predicted[i..(i + 8).min(predicted.len())],
-            &measured[i..(i + 8).min(measured.len())],
-            &predicted[i.saturating_sub(6)..i],
-        );
-        i += ours.len();
-    }
-    assert_eq!(
-        (i, i),
-        (predicted.len(), measured.len()),
-        "{}",
-        workload.describe()
-    );
+    let log = measure(config, workload, 2);
+    let seen: Vec<Seen> = log
+        .iter()
+        .filter_map(|event| match *event {
+            Logged::Alloc(_, bytes) => Some(Seen::Alloc(bytes)),
+            Logged::Free(buffer) => Some(Seen::Free(buffer)),
+            Logged::Begin(_) => None,
+        })
+        .collect();
+    let difference = first_difference(&timeline, &seen);
+    assert_eq!(difference, None, "{}", workload.describe());
 }
 
 fn train(task: Task, batch: u64, seq: u64) -> Workload {

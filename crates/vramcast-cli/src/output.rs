@@ -97,7 +97,7 @@ pub(crate) fn headline(p: &Prediction) -> String {
         Verdict::Unknown => format!("needs {total}{spread}"),
         Verdict::Fits => format!("fits: needs {total}{spread} of {on}"),
         Verdict::Tight => {
-            format!("tight: needs {total}{spread} of {on}; it depends on the context")
+            format!("tight: needs {total}{spread} of {on}")
         }
         Verdict::Oom => format!("does not fit: needs {total}{spread}, more than {on}"),
     }

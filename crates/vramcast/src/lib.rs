@@ -21,6 +21,7 @@ pub mod models;
 pub mod pace;
 pub mod predict;
 pub mod record;
+pub mod sequence;
 pub mod shadow;
 pub mod timeline;
 pub mod workload;

@@ -4,38 +4,90 @@
 //! Only the pool's reserved bytes depend on it, and only where kernels are about as long as
 //! launches; elsewhere the device always keeps up, or never does.
 
-use crate::alloc::Rates;
+use crate::alloc::{Module, Rates};
 
 /// The host that the rates below were read from took this long for the smallest operation:
 /// allocation, launch, free.
 const REFERENCE_HOST_NS: u64 = 8_500;
 
-/// Host times are medians over the traces of `reports/records/candle-h200-launches.md`; device
-/// speeds reproduce the wall time of its five device-bound steps within a fifth. The driver lets
-/// about a thousand launches wait.
+/// Host times are medians over the traces of `reports/records/candle-h200-traces`; device
+/// speeds reproduce the wall time of its five device-bound steps within 3 %, and `kernel_ns` and
+/// `gap_ns` are such that the device is where the traces' addresses show it. The driver lets about a
+/// thousand launches wait.
 const REFERENCE: Rates = Rates {
     launch_ns: 6_500,
     product_ns: 21_000,
     upload_ns: 5_000,
     free_ns: 2_000,
+    chunk_ns: 35_000,
+    first_ns: 20_000,
+    modules: &MODULES,
+    library_ns: 90_000_000,
+    variant_ns: 10_000_000,
     kernel_ns: 2_000,
+    gap_ns: 2_000,
     in_order_per_us: 2_500_000,
     indexed_per_us: 600_000,
-    flops_per_us: 40_000_000,
+    flops_per_us: 45_000_000,
     queue: 1024,
 };
 
+/// candle's kernel modules, by the operations that are loaded with them. The times are medians of
+/// what the first use took more than the same use in the second step, over the same traces.
+const MODULES: [Module; 7] = [
+    module(&["add", "sub", "mul", "div", "cmp"], 15_000_000),
+    module(
+        &["index_select", "gather", "index_add", "scatter_add"],
+        11_000_000,
+    ),
+    module(
+        &[
+            "sqr",
+            "sqrt",
+            "exp",
+            "gelu_erf",
+            "gelu",
+            "relu",
+            "powf",
+            "tanh",
+            "erf",
+            "log",
+            "neg",
+            "contiguous",
+        ],
+        7_000_000,
+    ),
+    module(&["sum", "max", "layer_norm"], 2_000_000),
+    module(&["to_dtype"], 1_700_000),
+    module(&["rand"], 900_000),
+    module(&["affine"], 300_000),
+];
+
+const fn module(ops: &'static [&'static str], load_ns: u64) -> Module {
+    Module { ops, load_ns }
+}
+
+/// How much faster and slower than measured, or than the reference, a host may be, in percent: with
+/// these, 440 of the 444 measured values of the six runs of the suite lie in the predicted range.
+/// They were chosen after seeing all six.
+pub const HOST_RANGE: [u64; 2] = [85, 160];
+
+/// Where the host's speed makes no difference, since the device never keeps up, reserved bytes still
+/// differ from the prediction, by up to 8 in a thousand over three runs of the suite, and from run to
+/// run by up to 4. What does it is not known; a verdict allows for it, the prediction does not.
+pub const UNEXPLAINED_PERMILLE: u64 = 10;
+
 /// The rates of a host that takes `host_ns` for the smallest operation, or of the reference host.
-pub fn rates(host_ns: Option<u64>) -> Rates {
-    let host = |ns: u64| match host_ns {
-        None => ns,
-        Some(measured) => ns.saturating_mul(measured) / REFERENCE_HOST_NS,
-    };
+/// Its times are scaled to `percent`.
+pub fn rates(host_ns: Option<u64>, percent: u64) -> Rates {
+    let measured = host_ns.unwrap_or(REFERENCE_HOST_NS);
+    let host = |ns: u64| ns.saturating_mul(measured) / REFERENCE_HOST_NS * percent / 100;
     Rates {
         launch_ns: host(REFERENCE.launch_ns),
         product_ns: host(REFERENCE.product_ns),
         upload_ns: host(REFERENCE.upload_ns),
         free_ns: host(REFERENCE.free_ns),
+        chunk_ns: host(REFERENCE.chunk_ns),
         ..REFERENCE
     }
 }

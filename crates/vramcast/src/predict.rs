@@ -9,7 +9,7 @@ use crate::gpu::{Basis, Gpu};
 use crate::pace;
 use crate::record::SCHEMA;
 use crate::shadow::candle::{Flavour, run};
-use crate::timeline::{Category, Phase, Timeline};
+use crate::timeline::{Category, Phase, Timeline, highest};
 use crate::workload::{Attention, Code, Mode, Precision, Runtime, Task, Workload};
 use serde::{Deserialize, Serialize};
 
@@ -40,9 +40,10 @@ pub struct Question<'a> {
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum Verdict {
-    /// Need and context are below the capacity, whatever the context turns out to be.
+    /// Need and context are below the capacity, with everything that is not known at its highest.
     Fits,
-    /// It depends on what is not known: the context of a card that nobody measured.
+    /// It depends on what is not known: the speed of the host, the context of a card that nobody
+    /// measured.
     Tight,
     /// It does not fit.
     Oom,
@@ -128,6 +129,10 @@ pub struct Prediction {
     pub peak_allocated: Bytes,
     /// The highest reserved bytes.
     pub peak_reserved: Bytes,
+    /// The lowest that they may be, on a faster or slower host; equal where no capacity was named.
+    pub peak_reserved_low: Bytes,
+    /// The highest that they may be.
+    pub peak_reserved_high: Bytes,
     /// Context, modules and workspaces beyond the allocator.
     pub context: Bytes,
     /// What NVML shows beyond what it showed before.
@@ -136,7 +141,9 @@ pub struct Prediction {
     pub peak_nvml_low: Bytes,
     /// The highest.
     pub peak_nvml_high: Bytes,
-    /// The smallest allocator capacity with which the job still runs.
+    /// The smallest allocator capacity with which the job still runs. The driver takes a chunk only
+    /// when none can be moved and does not try again, so it is what is reserved: on an H200 with all
+    /// but so much memory taken, a run that reserved 804 chunks failed with room for 803.
     pub need: Bytes,
     /// The phase of the peak.
     pub peak_phase: Phase,
@@ -183,20 +190,34 @@ pub fn predict_with_timeline(
     } = *question;
     check(config, workload)?;
     let (timeline, outcome) = run(config, workload, flavour, 1)?;
-    let peak = timeline.peak().ok_or(TooLarge)?;
-    let replay = alloc::replay(
-        &timeline,
-        Pace::Timed(pace::rates(question.host_ns)),
-        u64::MAX,
-    )
-    .map_err(|_| TooLarge)?;
+    let phases = timeline.phase_peaks();
+    let peak = highest(&phases).ok_or(TooLarge)?;
+    let reserved = |percent| {
+        let pace = Pace::Timed(pace::rates(question.host_ns, percent));
+        let replay = alloc::replay(&timeline, pace, u64::MAX).map_err(|_| TooLarge)?;
+        Ok::<_, TooLarge>(Bytes(replay.peak_reserved))
+    };
     let context = context(gpu, workload.runtime);
     let capacity = question
         .capacity
         .or_else(|| gpu.map(|gpu| Bytes(gpu.capacity().0)));
-    let reserved = Bytes(replay.peak_reserved);
-    let need = reserved;
-    let (low, high) = (need.plus(context.low)?, need.plus(context.high)?);
+    let peak_reserved = reserved(100)?;
+    let (mut reserved_low, mut reserved_high) = (peak_reserved, peak_reserved);
+    // Replaying takes as long as the rest, and only a verdict needs the range.
+    if capacity.is_some() {
+        for percent in pace::HOST_RANGE {
+            let other = reserved(percent)?;
+            reserved_low = reserved_low.min(other);
+            reserved_high = reserved_high.max(other);
+        }
+        let unexplained = |bytes: Bytes| bytes.0 / 1000 * pace::UNEXPLAINED_PERMILLE;
+        reserved_low = Bytes(reserved_low.0 - unexplained(reserved_low)).max(Bytes(peak.bytes));
+        reserved_high = reserved_high.plus(Bytes(unexplained(reserved_high)))?;
+    }
+    let (low, high) = (
+        reserved_low.plus(context.low)?,
+        reserved_high.plus(context.high)?,
+    );
     let verdict = match capacity {
         None => Verdict::Unknown,
         Some(capacity) if high <= capacity => Verdict::Fits,
@@ -226,7 +247,6 @@ pub fn predict_with_timeline(
             ));
         }
     }
-    let phases = timeline.phase_peaks();
     let loaded = phases.iter().find(|p| p.phase == Phase::Load);
     let allocations = allocations(&timeline);
     let prediction = Prediction {
@@ -242,12 +262,14 @@ pub fn predict_with_timeline(
         model_requested: Bytes(loaded.map_or(0, |p| p.bytes)),
         peak_requested: Bytes(peak.bytes),
         peak_allocated: Bytes(peak.bytes),
-        peak_reserved: reserved,
+        peak_reserved,
+        peak_reserved_low: reserved_low,
+        peak_reserved_high: reserved_high,
         context: context.bytes,
-        peak_nvml: reserved.plus(context.bytes)?,
-        peak_nvml_low: reserved.plus(context.low)?,
-        peak_nvml_high: reserved.plus(context.high)?,
-        need,
+        peak_nvml: peak_reserved.plus(context.bytes)?,
+        peak_nvml_low: low,
+        peak_nvml_high: high,
+        need: peak_reserved,
         peak_phase: peak.phase,
         phases: phases
             .iter()

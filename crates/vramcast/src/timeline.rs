@@ -235,11 +235,7 @@ impl Timeline {
     /// The highest live bytes after the model was built, which is what a run is judged by.
     /// `None` if nothing happens after it.
     pub fn peak(&self) -> Option<Peak> {
-        let steps = self
-            .phase_peaks()
-            .into_iter()
-            .filter(|p| p.phase != Phase::Load);
-        steps.reduce(|best, p| if p.bytes > best.bytes { p } else { best })
+        highest(&self.phase_peaks())
     }
 
     /// Live bytes by category after `event`, indexed by [`Category`].
@@ -260,4 +256,10 @@ impl Timeline {
         }
         live
     }
+}
+
+/// The highest of the phases after the model was built, the earliest among equals.
+pub fn highest(phases: &[Peak]) -> Option<Peak> {
+    let steps = phases.iter().copied().filter(|p| p.phase != Phase::Load);
+    steps.reduce(|best, p| if p.bytes > best.bytes { p } else { best })
 }

@@ -6,4 +6,4 @@ mod cuda_pool;
 mod replay;
 
 pub use cuda_pool::{CudaPool, OutOfMemory};
-pub use replay::{Pace, Rates, Replay, replay};
+pub use replay::{Module, Pace, Rates, Replay, replay};

@@ -3,9 +3,12 @@
 //! What the pool reserves depends on how far the device is behind the host, since only frees that
 //! the device has reached are folded. A clock of both is kept while the timeline is replayed: the
 //! host launches a kernel for every buffer, the device runs them in order.
+//!
+//! The step that is replayed is the first of a process: kernels are loaded at their first use, and
+//! meanwhile the device catches up.
 
-use super::cuda_pool::{CudaPool, OutOfMemory};
-use crate::timeline::{Event, Phase, Timeline, Work};
+use super::cuda_pool::{CHUNK, CudaPool, OutOfMemory};
+use crate::timeline::{Buffer, Event, Phase, Timeline, Work};
 use std::collections::VecDeque;
 
 /// What the pool made of a step. All figures in bytes.
@@ -30,8 +33,17 @@ pub enum Pace {
     Timed(Rates),
 }
 
+/// Operations whose kernels are loaded together, at the first use of one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Module {
+    /// The names of the operations.
+    pub ops: &'static [&'static str],
+    /// How long the host is busy with it.
+    pub load_ns: u64,
+}
+
 /// Speeds of a host and a device. Host times are what it spends on one call; the device runs the
-/// kernels in order, and takes at least `kernel_ns` for each.
+/// kernels in order, and takes `gap_ns` and at least `kernel_ns` for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
     /// An allocation and the launch of the kernel that fills it.
@@ -42,8 +54,21 @@ pub struct Rates {
     pub upload_ns: u64,
     /// A free.
     pub free_ns: u64,
+    /// Backing one chunk of the pool with memory.
+    pub chunk_ns: u64,
+    /// What the first use of an operation adds when no module is loaded for it.
+    pub first_ns: u64,
+    /// What is loaded at first use, before the result is allocated; at most 64.
+    pub modules: &'static [Module],
+    /// Loading the library for matrix products, after the first result is allocated.
+    pub library_ns: u64,
+    /// Loading another of its kernels: for the first product that is much smaller than the very
+    /// first, and for the first of the backward pass.
+    pub variant_ns: u64,
     /// The shortest kernel.
     pub kernel_ns: u64,
+    /// From one kernel to the next.
+    pub gap_ns: u64,
     /// Bytes a microsecond, moved in order.
     pub in_order_per_us: u64,
     /// Bytes a microsecond, moved at computed indices.
@@ -54,6 +79,65 @@ pub struct Rates {
     pub queue: usize,
 }
 
+/// A product with this many times fewer operations than the first takes another kernel.
+const MUCH_SMALLER: u64 = 16;
+
+/// What has been loaded.
+#[derive(Default)]
+struct Loaded {
+    ops: Vec<&'static str>,
+    /// One bit a module.
+    modules: u64,
+    /// Operations of the first product.
+    first_product: Option<u64>,
+    small_product: bool,
+    backward_product: bool,
+}
+
+impl Loaded {
+    /// How long an operation is held up before its result is allocated.
+    fn op(&mut self, op: &'static str, rates: &Rates) -> u64 {
+        // Names are few, and nearly always the same literal.
+        if self.ops.iter().any(|seen| std::ptr::eq(*seen, op)) {
+            return 0;
+        }
+        let known = self.ops.contains(&op);
+        self.ops.push(op);
+        if known {
+            return 0;
+        }
+        let module = rates
+            .modules
+            .iter()
+            .position(|module| module.ops.contains(&op));
+        match module {
+            Some(module) if self.modules & 1 << module == 0 => {
+                self.modules |= 1 << module;
+                rates.modules[module].load_ns
+            }
+            _ => rates.first_ns,
+        }
+    }
+
+    /// How long a matrix product is held up after its result is allocated.
+    fn product(&mut self, flops: u64, phase: Phase, rates: &Rates) -> u64 {
+        let Some(first) = self.first_product else {
+            self.first_product = Some(flops);
+            return rates.library_ns;
+        };
+        let mut ns = 0;
+        if flops <= first / MUCH_SMALLER && !self.small_product {
+            self.small_product = true;
+            ns += rates.variant_ns;
+        }
+        if phase == Phase::Backward && !self.backward_product {
+            self.backward_product = true;
+            ns += rates.variant_ns;
+        }
+        ns
+    }
+}
+
 /// Where host and device are, in nanoseconds.
 struct Clock {
     rates: Option<Rates>,
@@ -61,6 +145,7 @@ struct Clock {
     device: u64,
     /// When the device will be done with each launch that waits.
     waiting: VecDeque<u64>,
+    loaded: Loaded,
 }
 
 impl Clock {
@@ -76,17 +161,30 @@ impl Clock {
             host: 0,
             device,
             waiting: VecDeque::new(),
+            loaded: Loaded::default(),
         }
     }
 
-    fn launch(&mut self, work: Work) {
-        let Some(rates) = self.rates else { return };
+    /// Before the result of an operation is allocated.
+    fn prepare(&mut self, op: &'static str) {
+        if let Some(rates) = &self.rates {
+            self.host += self.loaded.op(op, rates);
+        }
+    }
+
+    /// After the result was allocated, for which `chunks` were backed.
+    fn launch(&mut self, made: &Buffer, chunks: u64) {
+        let Some(rates) = &self.rates else { return };
+        self.host += chunks * rates.chunk_ns;
+        if let Work::Product(flops) = made.work {
+            self.host += self.loaded.product(flops, made.phase, rates);
+        }
         if self.waiting.len() == rates.queue {
             let done = self.waiting.pop_front().unwrap_or(0);
             self.host = self.host.max(done);
         }
         let time = |amount: u64, per_us: u64| amount.saturating_mul(1000) / per_us;
-        let (host, device) = match work {
+        let (host, device) = match made.work {
             Work::Upload => (rates.upload_ns, 0),
             Work::InOrder(bytes) => (rates.launch_ns, time(bytes, rates.in_order_per_us)),
             Work::Indexed(bytes) => (rates.launch_ns, time(bytes, rates.indexed_per_us)),
@@ -94,7 +192,7 @@ impl Clock {
         };
         self.host += host;
         let start = self.host.max(self.device);
-        self.device = start.saturating_add(device.max(rates.kernel_ns));
+        self.device = start.saturating_add(rates.gap_ns + device.max(rates.kernel_ns));
         self.waiting.push_back(self.device);
     }
 
@@ -123,8 +221,13 @@ pub fn replay(timeline: &Timeline, pace: Pace, limit: u64) -> Result<Replay, Out
         match event {
             Event::Alloc(buffer) => {
                 let made = &timeline.buffers[buffer as usize];
+                // The model is there before its first step; what it loaded does not matter.
+                if !loading {
+                    clock.prepare(made.op);
+                }
+                let reserved = pool.reserved();
                 pool.alloc(buffer, made.bytes, clock.host)?;
-                clock.launch(made.work);
+                clock.launch(made, (pool.reserved() - reserved) / CHUNK);
             }
             Event::Free(buffer) => {
                 pool.free(buffer, clock.device);
