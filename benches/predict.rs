@@ -16,7 +16,6 @@ fn ask(model: &str, config: &ModelConfig, batch: u64, seq: u64) -> u64 {
         flavour: Flavour::Cuda,
         gpu: None,
         capacity: None,
-        host_ns: None,
     });
     prediction
         .expect("a known model and a sensible workload")

@@ -121,7 +121,6 @@ pub(crate) fn peaks(
                 flavour: Flavour::Cuda,
                 gpu,
                 capacity: None,
-                host_ns: None,
             })?;
             points.push((batch, prediction.peak_nvml));
         }

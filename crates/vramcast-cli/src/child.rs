@@ -71,6 +71,8 @@ fn spawn(job: &Job) -> Result<(ExitStatus, Vec<u8>, String)> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut child = Command::new(program)
         .arg("probe-child")
+        // One line is read from its errors, not a trace.
+        .env("RUST_BACKTRACE", "0")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -99,14 +101,18 @@ fn spawn(job: &Job) -> Result<(ExitStatus, Vec<u8>, String)> {
 
 /// What became of a child that said nothing.
 fn silent(status: ExitStatus, stderr: &str) -> (RunOutcome, String) {
+    let out_of_memory = ["memory allocation of", "OUT_OF_MEMORY"];
+    let sign = stderr
+        .lines()
+        .find(|line| out_of_memory.iter().any(|sign| line.contains(sign)));
+    if let Some(line) = sign {
+        return (RunOutcome::Oom, line.to_owned());
+    }
     let last = stderr
         .lines()
         .rev()
         .find(|line| !line.trim().is_empty())
         .unwrap_or("");
-    if stderr.contains("memory allocation of") || stderr.contains("OUT_OF_MEMORY") {
-        return (RunOutcome::Oom, last.to_owned());
-    }
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
         let hint = if signal == 9 {

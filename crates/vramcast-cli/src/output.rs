@@ -154,11 +154,12 @@ pub(crate) fn percent(error: f64) -> String {
     }
 }
 
-/// One row of a summary: count, exact, median, p95, worst, signed median, under.
+/// One row of a summary: exact, near, median, p95, worst, signed median.
 pub(crate) fn spread(name: String, spread: Spread) -> Vec<String> {
     vec![
         name,
         format!("{}/{}", spread.exact, spread.count),
+        spread.near.to_string(),
         percent(spread.median),
         percent(spread.p95),
         percent(spread.worst),

@@ -1,6 +1,6 @@
 //! How far predictions are from measured records: every row, and the figures that sum them up.
 
-use crate::bytes::Bytes;
+use crate::bytes::{Bytes, MIB};
 use crate::predict::{Prediction, Verdict};
 use crate::record::{Record, RunOutcome};
 use crate::workload::{Mode, Precision, Runtime};
@@ -17,7 +17,16 @@ pub struct Figure {
     pub error: f64,
 }
 
+/// The steps in which CUDA's pool grows (`alloc::CudaPool`).
+const POOL_STEP: u64 = 32 * MIB;
+
 impl Figure {
+    /// Whether it is within 1 %, or within one step of the pool.
+    fn is_near(&self) -> bool {
+        let off = self.predicted.minus(self.measured).unsigned_abs();
+        off * 100 <= u128::from(self.measured.0) || off <= u128::from(POOL_STEP)
+    }
+
     fn new(measured: Bytes, predicted: Bytes) -> Self {
         let difference = predicted.minus(measured) as f64;
         let error = if measured.0 == 0 {
@@ -62,6 +71,8 @@ pub struct Compared {
     pub reserved: Option<Figure>,
     /// What NVML showed beyond its baseline.
     pub nvml: Option<Figure>,
+    /// Whether that lies in the range that was predicted.
+    pub nvml_in_range: Option<bool>,
 }
 
 /// A record without a prediction.
@@ -80,6 +91,8 @@ pub struct Spread {
     pub count: usize,
     /// Rows predicted to the byte.
     pub exact: usize,
+    /// Rows within 1 %, or within one step of the pool, 32 MiB.
+    pub near: usize,
     /// Median of the absolute errors.
     pub median: f64,
     /// 95th percentile of the absolute errors.
@@ -111,6 +124,8 @@ pub struct Group {
     pub reserved: Option<Spread>,
     /// NVML.
     pub nvml: Option<Spread>,
+    /// Rows whose NVML figure lies in the range that was predicted.
+    pub nvml_in_range: usize,
 }
 
 /// How verdicts fared against what happened.
@@ -168,6 +183,9 @@ pub fn compare(record: &Record, prediction: &Prediction) -> Compared {
         allocated: figure(m.peak_requested, prediction.peak_allocated),
         reserved: figure(m.peak_reserved, prediction.peak_reserved),
         nvml: figure(nvml, prediction.peak_nvml),
+        nvml_in_range: nvml.filter(|_| ran).map(|measured| {
+            (prediction.peak_nvml_low..=prediction.peak_nvml_high).contains(&measured)
+        }),
     }
 }
 
@@ -198,6 +216,10 @@ pub fn summarize(rows: Vec<Compared>, unpredicted: Vec<Unpredicted>) -> Accuracy
             allocated: spread(|r| r.allocated),
             reserved: spread(|r| r.reserved),
             nvml: spread(|r| r.nvml),
+            nvml_in_range: members
+                .iter()
+                .filter(|r| r.nvml_in_range == Some(true))
+                .count(),
         });
     }
     let mut verdicts = Confusion::default();
@@ -233,6 +255,7 @@ pub fn spread(figures: &[Figure]) -> Option<Spread> {
     let rank = |share: f64| ((absolute.len() as f64 * share).ceil() as usize).max(1) - 1;
     Some(Spread {
         count: figures.len(),
+        near: figures.iter().filter(|f| f.is_near()).count(),
         exact: figures.iter().filter(|f| f.measured == f.predicted).count(),
         median: *absolute.get(rank(0.5))?,
         p95: *absolute.get(rank(0.95))?,

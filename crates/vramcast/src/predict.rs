@@ -31,8 +31,6 @@ pub struct Question<'a> {
     pub gpu: Option<&'static Gpu>,
     /// The capacity it should fit, instead of the card's.
     pub capacity: Option<Bytes>,
-    /// Nanoseconds that the host takes for the smallest operation, where it was measured.
-    pub host_ns: Option<u64>,
 }
 
 /// Whether it fits.
@@ -193,7 +191,7 @@ pub fn predict_with_timeline(
     let phases = timeline.phase_peaks();
     let peak = highest(&phases).ok_or(TooLarge)?;
     let reserved = |percent| {
-        let pace = Pace::Timed(pace::rates(question.host_ns, percent));
+        let pace = Pace::Timed(pace::rates(percent));
         let replay = alloc::replay(&timeline, pace, u64::MAX).map_err(|_| TooLarge)?;
         Ok::<_, TooLarge>(Bytes(replay.peak_reserved))
     };

@@ -78,7 +78,7 @@ pub struct Measured {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
     /// Nanoseconds that the host spent on allocating, launching and freeing the smallest operation,
-    /// before the run: how fast it runs ahead of the device.
+    /// before the run: what tells a fast host from a slow one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_ns: Option<u64>,
     /// `cuMemGetInfo`'s total: what a process can use.

@@ -62,7 +62,6 @@ pub(crate) fn question<'a>(record: &'a Record, config: &'a ModelConfig) -> Quest
         },
         gpu: record.gpu.as_deref().and_then(gpu::find),
         capacity: None,
-        host_ns: record.measured.host_ns,
     }
 }
 
@@ -83,7 +82,15 @@ fn text(accuracy: &Accuracy) -> String {
             rows.extend(spread.map(|s| output::spread(name(figure), s)));
         }
     }
-    let header = ["", "exact", "median", "p95", "worst", "signed median"];
+    let header = [
+        "",
+        "exact",
+        "near",
+        "median",
+        "p95",
+        "worst",
+        "signed median",
+    ];
     let mut text = format!(
         "{} records predicted, {} not\n\n{}\n",
         accuracy.rows.len(),

@@ -22,7 +22,6 @@ pub(crate) fn models(as_json: bool) -> Result<Exit> {
             flavour: Flavour::Cuda,
             gpu: None,
             capacity: None,
-            host_ns: None,
         })?;
         rows.push((known.name, config.model_type(), prediction.n_params));
     }

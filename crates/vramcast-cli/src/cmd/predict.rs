@@ -18,7 +18,6 @@ pub(crate) fn run(args: &Predict) -> Result<Exit> {
         flavour: Flavour::Cuda,
         gpu: card(&args.target)?,
         capacity: args.target.capacity,
-        host_ns: None,
     };
     let (prediction, timeline) = predict_with_timeline(&question)?;
     if let Some(folder) = &args.charts {

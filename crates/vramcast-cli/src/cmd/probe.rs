@@ -154,7 +154,6 @@ fn measure(args: &Probe, place: &Place, entry: &Entry) -> Result<(Prediction, Ti
         },
         gpu: place.known,
         capacity: args.target.capacity,
-        host_ns: None,
     })?;
     let job = Job {
         config,

@@ -41,9 +41,14 @@ pub fn run<C: Candle>(
         .into_iter()
         .map(|(_, tensor)| tensor)
         .collect();
-    let elements = |tensor: &C::Tensor| candle.dims(tensor).iter().product::<u64>();
+    let elements = |tensor: &C::Tensor| {
+        candle
+            .dims(tensor)
+            .iter()
+            .fold(1u64, |product, &d| product.saturating_mul(d))
+    };
     let mut outcome = Outcome {
-        n_params: parameters.iter().map(elements).sum(),
+        n_params: parameters.iter().map(elements).fold(0, u64::saturating_add),
         n_tensors: parameters.len() as u64,
         n_params_with_gradient: 0,
         n_tensors_with_gradient: 0,
@@ -73,7 +78,7 @@ pub fn run<C: Candle>(
                 candle.begin(Phase::Step)?;
                 let reached = parameters.iter().filter(|p| candle.has_gradient(&grads, p));
                 outcome.n_tensors_with_gradient = reached.clone().count() as u64;
-                outcome.n_params_with_gradient = reached.map(elements).sum();
+                outcome.n_params_with_gradient = reached.map(elements).fold(0, u64::saturating_add);
                 candle.step(&mut optimizer, &grads)?;
                 drop(grads);
                 drop(loss);

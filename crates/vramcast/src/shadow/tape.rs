@@ -55,7 +55,8 @@ impl Tape {
         if live.is_none() {
             self.too_large.set(true);
         }
-        story.live = live.unwrap_or(0);
+        // What does not fit counts as nothing from here on: there will be no answer.
+        story.live = live.unwrap_or(story.live);
         let number = story.timeline.buffers.len() as u32;
         let phase = self.phase.get();
         let category = self.category.get();

@@ -3,7 +3,7 @@
 //! The stock model differs from ours in its fused layer norm and in locals that outlive their use;
 //! temporaries of a tail expression die after the locals, as in edition 2021.
 
-use super::layout::dims;
+use super::layout::{dims, elements};
 use super::nn;
 use super::tensor::{Binary, Device, Tensor};
 use super::unary;
@@ -70,7 +70,7 @@ pub(super) fn run(device: &Device, config: &Config, batch: u64, seq: u64, steps:
 fn load(device: &Device, config: &Config, norms: &mut Vec<Tensor>, outcome: &mut Outcome) -> Model {
     let (h, i) = (config.hidden_size, config.intermediate_size);
     let mut tensor = |shape: &[u64], name: &'static str| {
-        outcome.n_params += shape.iter().product::<u64>();
+        outcome.n_params = outcome.n_params.saturating_add(elements(shape));
         outcome.n_tensors += 1;
         match name {
             "randn" => device.randn(dims(shape), false),

@@ -1,0 +1,419 @@
+//! What the person at the terminal gets: answers, and one clear line for every bad question.
+
+use assert_cmd::Command;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+fn vramcast() -> Command {
+    let mut command = Command::cargo_bin("vramcast").unwrap();
+    command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+    command
+}
+
+/// A command line that must be refused with exit status 2 and one line on stderr that contains
+/// `part`.
+fn check_refused(arguments: &[&str], part: &str) {
+    let output = vramcast().args(arguments).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+    assert!(stderr.contains(part), "{arguments:?}: {stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{arguments:?}: {stderr}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+}
+
+/// A file with some text, in a folder that lives as long as the value.
+fn file(name: &str, text: &str) -> (TempDir, PathBuf) {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join(name);
+    std::fs::write(&file, text).unwrap();
+    (folder, file)
+}
+
+#[test]
+fn a_question_that_makes_no_sense_is_refused_in_one_line() {
+    for (line, part) in [
+        ("predict bert-base-uncase", "did you mean bert-base-uncased"),
+        ("predict no/such/model", "is not a known model"),
+        ("predict missing.json", "no such file"),
+        ("predict bert-base-uncased --batch 0", "at least 1"),
+        ("predict bert-base-uncased --seq 0", "at least 1"),
+        (
+            "predict bert-base-uncased --seq 513",
+            "position table of 512",
+        ),
+        (
+            "predict bert-base-uncased --batch 99999999999",
+            "too large to ask",
+        ),
+        ("predict bert-base-uncased --gpu h20000", "nearest: h200"),
+        ("predict bert-base-uncased --precision bf16", "fp32 so far"),
+        (
+            "predict bert-base-uncased --attention sdpa",
+            "--attention eager",
+        ),
+        (
+            "predict bert-base-uncased --checkpointing",
+            "neither activation checkpointing",
+        ),
+        (
+            "predict bert-base-uncased --code candle-transformers",
+            "--mode infer --task base",
+        ),
+        ("probe bert-base-uncased --device cuda", "no CUDA"),
+        ("probe --suite missing.toml", "cannot be read"),
+        ("accuracy missing.jsonl", "cannot be read"),
+        ("report missing.jsonl --out out", "cannot be read"),
+    ] {
+        check_refused(&line.split(' ').collect::<Vec<_>>(), part);
+    }
+}
+
+#[test]
+fn words_that_are_no_options_are_refused_with_those_that_are() {
+    for (line, part) in [
+        ("predict bert-base-uncased --task translation", "masked-lm"),
+        (
+            "predict bert-base-uncased --capacity 16GB",
+            "write MiB (2^20) or GiB (2^30)",
+        ),
+        (
+            "probe bert-base-uncased --device tpu",
+            "known: auto, cpu, cuda, cuda:N",
+        ),
+        ("probe", "required"),
+        ("frobnicate", "unrecognized subcommand"),
+    ] {
+        let output = vramcast().args(line.split(' ')).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(stderr.contains(part), "{line}: {stderr}");
+    }
+}
+
+/// A small config.json with some text in place of some other.
+fn config(from: &str, to: &str) -> String {
+    r#"{"model_type": "bert", "vocab_size": 30, "hidden_size": 8, "num_hidden_layers": 1,
+        "num_attention_heads": 2, "intermediate_size": 16, "max_position_embeddings": 16}"#
+        .replace(from, to)
+}
+
+#[test]
+fn a_config_that_is_no_model_is_refused_with_the_file_and_the_field() {
+    for (text, part) in [
+        ("{\"model_type\": \"bert\",".to_owned(), "not JSON"),
+        ("[1, 2]".to_owned(), "one JSON object"),
+        (
+            config("\"model_type\": \"bert\", ", ""),
+            "no `model_type`; known: bert",
+        ),
+        (
+            config("\"bert\"", "\"mamba\""),
+            "model_type `mamba` is not known",
+        ),
+        (
+            config("\"hidden_size\": 8, ", ""),
+            "field `hidden_size` is missing",
+        ),
+        (
+            config("\"hidden_size\": 8", "\"hidden_size\": \"8\""),
+            "field `hidden_size` is \"8\"",
+        ),
+        (
+            config("\"hidden_size\": 8", "\"hidden_size\": 9"),
+            "not divisible by num_attention_heads 2",
+        ),
+        (
+            config("\"vocab_size\": 30", "\"vocab_size\": -1"),
+            "field `vocab_size` is -1",
+        ),
+        (
+            config("\"vocab_size\": 30", "\"vocab_size\": 99999999999"),
+            "more than 32 bits",
+        ),
+        (config("_layers\": 1", "_layers\": 1000000"), "at most 4096"),
+        (
+            config("\"hidden_size\": 8", "\"hidden_size\": 4294967294"),
+            "too large to ask",
+        ),
+        (
+            config("{", "{\"hidden_act\": \"swish\","),
+            "field `hidden_act` is \"swish\"",
+        ),
+        (
+            config("{", "{\"hidden_dropout_prob\": 1.5,"),
+            "not a probability",
+        ),
+    ] {
+        let (_folder, file) = file("config.json", &text);
+        let name = file.to_str().unwrap();
+        check_refused(&["predict", name, "--seq", "4"], part);
+    }
+}
+
+#[test]
+fn a_folder_with_a_config_is_a_model() {
+    let (folder, _) = file("config.json", &config("", ""));
+    vramcast()
+        .arg("predict")
+        .arg(folder.path())
+        .args(["--seq", "4"])
+        .assert()
+        .success();
+}
+
+#[test]
+fn what_does_not_fit_exits_with_1_and_what_fits_with_0() {
+    for (capacity, status, word) in [("1GiB", 1, "does not fit"), ("24GiB", 0, "fits")] {
+        let mut predict = vramcast();
+        predict.args(["predict", "bert-base-uncased", "--capacity", capacity]);
+        let output = predict.output().unwrap();
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(status));
+        assert!(stdout.starts_with(word), "{stdout}");
+    }
+}
+
+#[test]
+fn predict_prints_the_contract_as_json() {
+    let mut predict = vramcast();
+    predict.args([
+        "predict",
+        "bert-large-uncased",
+        "--batch",
+        "8",
+        "--seq",
+        "512",
+    ]);
+    let output = predict
+        .args(["--gpu", "a100-80gb", "--json"])
+        .output()
+        .unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    insta::assert_json_snapshot!(value);
+    let parts = value["at_peak"].as_object().unwrap().values();
+    let sum: u64 = parts.map(|v| v.as_u64().unwrap()).sum();
+    assert_eq!(Some(sum), value["peak_allocated"].as_u64());
+}
+
+#[test]
+fn a_probe_on_the_cpu_is_exact_and_leaves_a_record_and_charts() {
+    let out = TempDir::new().unwrap();
+    let mut probe = vramcast();
+    probe.args([
+        "probe",
+        "google/bert_uncased_L-2_H-128_A-2",
+        "--batch",
+        "3",
+        "--seq",
+        "17",
+    ]);
+    probe
+        .args(["--device", "cpu", "--json", "--png", "--out"])
+        .arg(out.path());
+    let output = probe.output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (predicted, measured) = (&value["predicted"], &value["measured"]);
+    assert_eq!(predicted["peak_requested"], measured["peak_requested"]);
+    assert_eq!(predicted["model_requested"], measured["model_requested"]);
+    assert_eq!(predicted["allocations"], measured["allocations"]);
+    assert_eq!(predicted["n_params"], measured["n_params_with_gradient"]);
+    assert!(
+        measured.get("nvml_used").is_none(),
+        "there is no NVML on a CPU"
+    );
+    for file in [
+        "record.jsonl",
+        "timeline.svg",
+        "timeline.png",
+        "components.svg",
+    ] {
+        assert!(out.path().join(file).is_file(), "{file}");
+    }
+    vramcast()
+        .arg("accuracy")
+        .arg(out.path().join("record.jsonl"))
+        .assert()
+        .success();
+}
+
+#[test]
+fn a_suite_of_probes_leaves_a_record_of_each() {
+    let suite = "[[workload]]\nmodel = \"google/bert_uncased_L-2_H-128_A-2\"\n\
+                 task = [\"base\", \"masked-lm\"]\nmode = \"infer\"\nbatch = [1, 2]\nseq = 5\n";
+    let (folder, suite) = file("suite.toml", suite);
+    let out = folder.path().join("out");
+    let mut probe = vramcast();
+    probe
+        .args(["probe", "--device", "cpu", "--suite"])
+        .arg(&suite)
+        .arg("--out")
+        .arg(&out);
+    probe.assert().success();
+    let records = std::fs::read_to_string(out.join("records.jsonl")).unwrap();
+    assert_eq!(records.lines().count(), 4);
+}
+
+#[test]
+fn a_suite_that_cannot_be_read_is_refused_with_the_place() {
+    for (text, part) in [
+        ("workload = []", "the suite is empty"),
+        (
+            "[[workload]]\nmodel = \"bert-base-uncased\"\nbach = 1",
+            "bach",
+        ),
+        ("[[workload]\n", "line 1"),
+    ] {
+        let (_folder, suite) = file("suite.toml", text);
+        let output = vramcast()
+            .args(["probe", "--suite"])
+            .arg(&suite)
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{text}: {stderr}");
+        assert!(stderr.contains(part), "{text}: {stderr}");
+    }
+}
+
+#[test]
+fn a_record_that_was_cut_off_is_refused_with_its_line() {
+    for (text, part) in [
+        (
+            "{\"schema\":1,\"id\":\"a\"\n",
+            "records.jsonl:1: not a JSON object, or cut off",
+        ),
+        (
+            "\n{\"schema\":7}\n",
+            "records.jsonl:2: not a record of schema 1",
+        ),
+    ] {
+        let (_folder, records) = file("records.jsonl", text);
+        check_refused(&["accuracy", records.to_str().unwrap()], part);
+    }
+}
+
+#[test]
+fn a_record_of_another_runtime_is_counted_and_said_to_be_unpredicted() {
+    let text = "{\"schema\":1,\"id\":\"a\",\"runtime\":\"torch\"}\n";
+    let (_folder, records) = file("records.jsonl", text);
+    let output = vramcast().arg("accuracy").arg(&records).output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(stdout.contains("0 records predicted, 1 not"), "{stdout}");
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_named() {
+    let (_folder, occupied) = file("occupied", "");
+    let mut probe = vramcast();
+    probe.args([
+        "probe",
+        "google/bert_uncased_L-2_H-128_A-2",
+        "--mode",
+        "infer",
+        "--batch",
+        "1",
+    ]);
+    probe
+        .args(["--seq", "2", "--device", "cpu", "--out"])
+        .arg(occupied.join("out"));
+    let output = probe.output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("cannot be written"), "{stderr}");
+}
+
+/// With so little address space that the child cannot even load the model.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_child_that_runs_out_of_memory_is_a_record_and_exit_1() {
+    let out = TempDir::new().unwrap();
+    let script = format!(
+        "ulimit -v 1000000; exec {} probe bert-large-uncased --batch 1 --seq 2 --mode infer \
+         --device cpu --out {}",
+        assert_cmd::cargo::cargo_bin("vramcast").display(),
+        out.path().display()
+    );
+    let output = std::process::Command::new("sh")
+        .args(["-c", &script])
+        .output()
+        .unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stdout}");
+    assert!(stdout.starts_with("oom: memory allocation of"), "{stdout}");
+    let record = std::fs::read_to_string(out.path().join("record.jsonl")).unwrap();
+    assert!(record.contains("\"outcome\":\"oom\""), "{record}");
+}
+
+/// Kills the probe's process as soon as it exists.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_child_that_is_killed_is_a_record_that_says_so() {
+    let out = TempDir::new().unwrap();
+    let mut parent = std::process::Command::new(assert_cmd::cargo::cargo_bin("vramcast"))
+        .args([
+            "probe",
+            "bert-large-uncased",
+            "--batch",
+            "8",
+            "--seq",
+            "512",
+            "--device",
+            "cpu",
+        ])
+        .arg("--out")
+        .arg(out.path())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let listing = format!("/proc/{0}/task/{0}/children", parent.id());
+    let child = loop {
+        let children = std::fs::read_to_string(&listing).unwrap_or_default();
+        if let Some(child) = children.split_whitespace().next() {
+            break child.to_owned();
+        }
+        assert!(
+            parent.try_wait().unwrap().is_none(),
+            "the probe ended without a child"
+        );
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    };
+    std::process::Command::new("kill")
+        .args(["-9", &child])
+        .status()
+        .unwrap();
+    assert_eq!(parent.wait().unwrap().code(), Some(1));
+    let record = std::fs::read_to_string(out.path().join("record.jsonl")).unwrap();
+    assert!(record.contains("died of signal 9"), "{record}");
+}
+
+#[test]
+fn the_catalogues_are_tables_and_json() {
+    for what in ["models", "gpus", "doctor"] {
+        vramcast().arg(what).assert().success();
+        let output = vramcast().args([what, "--json"]).output().unwrap();
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap();
+    }
+}
+
+#[test]
+fn published_parameter_counts_are_met() {
+    // With the pooler, as transformers counts them.
+    let output = vramcast().args(["models", "--json"]).output().unwrap();
+    let models: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    for (name, n_params) in [
+        ("bert-base-uncased", 109_482_240u64),
+        ("bert-large-uncased", 335_141_888),
+        ("bert-base-cased", 108_310_272),
+        ("bert-base-multilingual-cased", 177_853_440),
+        ("google/bert_uncased_L-2_H-128_A-2", 4_385_920),
+    ] {
+        let found = models
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|m| m["name"] == name)
+            .unwrap();
+        assert_eq!(found["n_params"].as_u64(), Some(n_params), "{name}");
+    }
+}
