@@ -1016,7 +1016,7 @@ const _: () = {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashMap;
+    use std::collections::BTreeMap;
 
     fn readings(gpu: &Gpu) -> impl Iterator<Item = Reading> {
         gpu.nvml_total.into_iter().chain(gpu.usable_total)
@@ -1029,7 +1029,7 @@ mod tests {
 
     #[test]
     fn no_two_cards_answer_to_one_name() {
-        let mut owner: HashMap<String, &str> = HashMap::new();
+        let mut owner: BTreeMap<String, &str> = BTreeMap::new();
         for gpu in GPUS {
             for name in names(gpu) {
                 let key = normalize(name);
