@@ -23,6 +23,7 @@ pub(crate) fn run(args: &AccuracyArgs) -> Result<Exit> {
 
 /// Every record of some files beside its prediction.
 pub(crate) fn of_files(files: &[PathBuf]) -> Result<Accuracy> {
+    let progress = output::spinner("predicting".to_owned());
     let (mut rows, mut unpredicted) = (Vec::new(), Vec::new());
     for file in files {
         let (records, skipped) = records::read(file)?;
@@ -32,6 +33,7 @@ pub(crate) fn of_files(files: &[PathBuf]) -> Result<Accuracy> {
             reason: s.reason,
         }));
         for record in &records {
+            progress.set_message(format!("predicting {} {}", record.model, record.id));
             match predicted(record) {
                 Ok(prediction) => rows.push(compare(record, &prediction)),
                 Err(error) => unpredicted.push(Unpredicted {
@@ -41,6 +43,7 @@ pub(crate) fn of_files(files: &[PathBuf]) -> Result<Accuracy> {
             }
         }
     }
+    progress.finish_and_clear();
     Ok(summarize(rows, unpredicted))
 }
 

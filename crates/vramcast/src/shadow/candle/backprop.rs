@@ -10,7 +10,8 @@
 //! * contributions computed from tracked tensors are tracked, and keep their intermediates.
 
 use super::layout::dims;
-use super::tensor::{Binary, Op, Reduce, Tensor, Unary};
+use super::op::{Binary, Op, Reduce, Unary};
+use super::tensor::Tensor;
 
 /// The gradients that a backward pass leaves, by tensor.
 pub(crate) struct GradStore(Vec<Option<Tensor>>);

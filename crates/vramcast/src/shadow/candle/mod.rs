@@ -1,16 +1,18 @@
 //! candle without values: every allocation and free of candle 0.11.1, in order, and nothing else.
 //!
-//! [`Shadow`] gives meaning to the operations of [`crate::candle::Candle`]; `tensor` has the rules
-//! of candle-core's operations, `backprop` those of its backward pass, `nn` the compositions and
+//! [`Shadow`] gives meaning to the operations of [`crate::candle::Candle`]; `device`, `tensor` and
+//! `op` have the rules of candle-core's operations, `backprop` those of its backward pass, `nn` the compositions and
 //! optimizers of candle-nn. `stock_bert` follows the model of candle-transformers.
 
 mod backprop;
+mod device;
 mod layout;
 mod nn;
+mod op;
 mod stock_bert;
 mod tensor;
 
-pub use tensor::Flavour;
+pub use device::Flavour;
 
 use crate::backend::{Activation, Init};
 use crate::bytes::TooLarge;
@@ -19,9 +21,11 @@ use crate::config::ModelConfig;
 use crate::dtype::DType;
 use crate::timeline::{Category, Phase, Scope, Timeline};
 use crate::workload::{Code, Workload};
+use device::Device;
 use layout::dims;
+use op::{Binary, Unary};
 use std::convert::Infallible;
-use tensor::{Binary, Device, Tensor, Unary};
+use tensor::Tensor;
 
 /// The interpreter.
 #[derive(Clone, Debug)]

@@ -4,8 +4,10 @@
 //! temporaries of a tail expression after the locals (candle-nn is edition 2021).
 
 use super::backprop::GradStore;
+use super::device::Device;
 use super::layout::dims;
-use super::tensor::{Binary, Device, Reduce, Tensor, Unary};
+use super::op::{Binary, Reduce, Unary};
+use super::tensor::Tensor;
 use crate::dtype::DType;
 use crate::timeline::Category;
 

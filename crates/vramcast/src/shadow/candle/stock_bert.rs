@@ -3,9 +3,11 @@
 //! The stock model differs from ours in its fused layer norm and in locals that outlive their use;
 //! temporaries of a tail expression die after the locals, as in edition 2021.
 
+use super::device::Device;
 use super::layout::{dims, elements};
 use super::nn;
-use super::tensor::{Binary, Device, Tensor};
+use super::op::Binary;
+use super::tensor::Tensor;
 use super::unary;
 use crate::candle::Outcome;
 use crate::config::bert::Config;

@@ -5,66 +5,14 @@
 //!
 //! * a result keeps its arguments alive, through its op, if any of them is tracked
 //!   (candle-core, op.rs, `BackpropOp`);
-//! * a tensor dies in the order storage, then the arguments of its op (tensor.rs, `Tensor_`);
-//! * on CUDA, strided kernels upload dimensions and strides as a buffer of 8 bytes each that lives
-//!   from just before the output until the call returns (cuda_backend/mod.rs, `SlicePtrOrNull`).
+//! * a tensor dies in the order storage, then the arguments of its op (tensor.rs, `Tensor_`).
 
+use super::device::{Device, Flavour, Reads, Storage};
 use super::layout::{Dims, Layout, broadcast, dims, elements};
+use super::op::{Binary, Op, Reduce, Unary};
 use crate::dtype::DType;
-use crate::shadow::Tape;
-use crate::timeline::{ScopeId, Work};
-use std::cell::Cell;
+use crate::timeline::ScopeId;
 use std::rc::Rc;
-
-/// Which of candle's backends is followed. They differ in the uploads that strided kernels need and
-/// in the rounding of normal random numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flavour {
-    /// `Device::Cpu`.
-    Cpu,
-    /// `Device::Cuda`.
-    Cuda,
-}
-
-/// Where shadow tensors are made: the tape, and the flavour of the device.
-#[derive(Clone, Debug)]
-pub(crate) struct Device(Rc<DeviceState>);
-
-#[derive(Debug)]
-struct DeviceState {
-    tape: Tape,
-    flavour: Flavour,
-    next_id: Cell<u32>,
-}
-
-/// A share of a buffer, which is freed with the last share. Counting on the tape saves an
-/// allocation for every tensor.
-#[derive(Debug)]
-struct Storage {
-    device: Device,
-    buffer: u32,
-}
-
-impl Clone for Storage {
-    fn clone(&self) -> Self {
-        self.device.tape().share(self.buffer);
-        Self {
-            device: self.device.clone(),
-            buffer: self.buffer,
-        }
-    }
-}
-
-impl Drop for Storage {
-    fn drop(&mut self) {
-        self.device.tape().release(self.buffer);
-    }
-}
-
-/// A host vector, alive until it is dropped.
-pub(crate) struct HostVec {
-    _storage: Storage,
-}
 
 /// A shadow of candle's `Tensor`.
 #[derive(Clone, Debug)]
@@ -82,141 +30,7 @@ struct Node {
     scope: ScopeId,
 }
 
-/// What a kernel reads to make its result, in bytes, and how.
-#[derive(Clone, Copy, Debug)]
-enum Reads {
-    /// In the order in which it writes.
-    InOrder(u64),
-    /// At computed indices.
-    Indexed(u64),
-    /// A matrix product with so many operations.
-    Product(u64),
-}
-
-impl Reads {
-    const NOTHING: Self = Self::InOrder(0);
-
-    /// The work of a kernel that reads this and writes `bytes`.
-    fn writing(self, bytes: u64) -> Work {
-        match self {
-            Self::InOrder(read) => Work::InOrder(read.saturating_add(bytes)),
-            Self::Indexed(read) => Work::Indexed(read.saturating_add(bytes)),
-            Self::Product(flops) => Work::Product(flops),
-        }
-    }
-}
-
-/// How a tracked tensor came to be. The order of fields is the order in which arguments die.
-#[derive(Debug)]
-pub(crate) enum Op {
-    Unary(Tensor, Unary),
-    Binary(Tensor, Tensor, Binary),
-    Affine(Tensor),
-    Powf(Tensor),
-    Matmul(Tensor, Tensor),
-    Reduce(Tensor, Reduce),
-    Cmp(Tensor),
-    Broadcast(Tensor),
-    Reshape(Tensor),
-    Transpose(Tensor, u8, u8),
-    Narrow {
-        arg: Tensor,
-        dim: u8,
-        start: u32,
-        len: u32,
-    },
-    Copy(Tensor),
-    ToDType(Tensor),
-    Gather(Tensor, Tensor),
-    IndexSelect(Tensor, Tensor),
-    IndexAdd(Tensor, Tensor, Tensor),
-    ScatterAdd(Tensor, Tensor, Tensor),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unary {
-    Exp,
-    Log,
-    Neg,
-    Sqr,
-    Sqrt,
-    Tanh,
-    Erf,
-    Relu,
-    Gelu,
-    GeluErf,
-}
-
-impl Unary {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Exp => "exp",
-            Self::Log => "log",
-            Self::Neg => "neg",
-            Self::Sqr => "sqr",
-            Self::Sqrt => "sqrt",
-            Self::Tanh => "tanh",
-            Self::Erf => "erf",
-            Self::Relu => "relu",
-            Self::Gelu => "gelu",
-            Self::GeluErf => "gelu_erf",
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Binary {
-    Add,
-    Sub,
-    Mul,
-    Div,
-}
-
-impl Binary {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Add => "add",
-            Self::Sub => "sub",
-            Self::Mul => "mul",
-            Self::Div => "div",
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reduce {
-    Sum,
-    Max,
-}
-
-impl Reduce {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Sum => "sum",
-            Self::Max => "max",
-        }
-    }
-}
-
 impl Device {
-    pub(crate) fn new(flavour: Flavour) -> Self {
-        Self(Rc::new(DeviceState {
-            tape: Tape::default(),
-            flavour,
-            next_id: Cell::new(0),
-        }))
-    }
-
-    /// What is written here.
-    pub(crate) fn tape(&self) -> &Tape {
-        &self.0.tape
-    }
-
-    /// How many tensors were made so far: ids are below it.
-    pub(crate) fn tensors(&self) -> usize {
-        self.0.next_id.get() as usize
-    }
-
     /// A fresh contiguous tensor of `dims`.
     pub(crate) fn tensor(&self, shape: Dims, dtype: DType, op: &'static str) -> Tensor {
         self.fresh(shape, dtype, op, Reads::NOTHING, None, false)
@@ -231,7 +45,7 @@ impl Device {
     /// (cuda_backend/device.rs, `rand_normal`).
     pub(crate) fn randn(&self, shape: Dims, is_variable: bool) -> Tensor {
         let n = elements(&shape);
-        let made = match self.0.flavour {
+        let made = match self.flavour() {
             Flavour::Cpu => n,
             Flavour::Cuda => n.next_multiple_of(2),
         };
@@ -243,15 +57,6 @@ impl Device {
             None,
             is_variable,
         )
-    }
-
-    fn storage(&self, elements: u64, dtype: DType, op: &'static str, reads: Reads) -> Storage {
-        let work = reads.writing(elements.saturating_mul(dtype.bits()) / 8);
-        let buffer = self.tape().alloc(elements, dtype.bits(), op, work);
-        Storage {
-            device: self.clone(),
-            buffer,
-        }
     }
 
     fn fresh(
@@ -275,8 +80,7 @@ impl Device {
         op: Option<Op>,
         is_variable: bool,
     ) -> Tensor {
-        let id = self.0.next_id.get();
-        self.0.next_id.set(id + 1);
+        let id = self.next_id();
         let scope = self.tape().scope();
         Tensor(Rc::new(Node {
             id,
@@ -287,28 +91,6 @@ impl Device {
             dtype,
             scope,
         }))
-    }
-
-    /// A vector on the host that a tensor is copied from. On the CPU it is memory of the same kind
-    /// as a tensor's; on CUDA it is not on the device.
-    pub(crate) fn host_vec(&self, elements: u64, dtype: DType) -> Option<HostVec> {
-        (self.0.flavour == Flavour::Cpu).then(|| HostVec {
-            _storage: self.storage(elements, dtype, "vec", Reads::NOTHING),
-        })
-    }
-
-    /// The upload that a strided CUDA kernel makes, alive until it is dropped.
-    fn params(&self, words: usize) -> Option<Storage> {
-        match self.0.flavour {
-            Flavour::Cpu => None,
-            Flavour::Cuda => {
-                let buffer = self.tape().alloc(words as u64, 64, "params", Work::Upload);
-                Some(Storage {
-                    device: self.clone(),
-                    buffer,
-                })
-            }
-        }
     }
 }
 
@@ -437,7 +219,7 @@ impl Tensor {
     pub(crate) fn unary(&self, op: Unary) -> Tensor {
         let _params = self.params_if_strided();
         let kept = self.op1(|t| Op::Unary(t, op));
-        self.result(self.same_dims(), self.dtype(), op.name(), kept)
+        self.result(self.same_dims(), self.dtype(), op.into(), kept)
     }
 
     /// `self * mul + add`.
@@ -465,11 +247,11 @@ impl Tensor {
     }
 
     pub(crate) fn binary(&self, rhs: &Tensor, op: Binary) -> Tensor {
-        debug_assert_eq!(self.dims(), rhs.dims(), "{}", op.name());
+        debug_assert_eq!(self.dims(), rhs.dims(), "{op:?}");
         let _params = self.params_of_two(rhs);
         let kept = self.op2(rhs, |a, b| Op::Binary(a, b, op));
         let reads = self.reads_with(rhs);
-        self.result_of(self.same_dims(), self.dtype(), op.name(), reads, kept)
+        self.result_of(self.same_dims(), self.dtype(), op.into(), reads, kept)
     }
 
     pub(crate) fn add(&self, rhs: &Tensor) -> Tensor {
@@ -521,7 +303,7 @@ impl Tensor {
         }
         let kept = self.op1(|t| Op::Reduce(t, op));
         let reads = Reads::Indexed(self.bytes());
-        self.result_of(shape, self.dtype(), op.name(), reads, kept)
+        self.result_of(shape, self.dtype(), op.into(), reads, kept)
     }
 
     /// The sum over everything: a scalar.
