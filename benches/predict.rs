@@ -7,7 +7,7 @@ use vramcast::predict::{Question, predict};
 use vramcast::shadow::candle::Flavour;
 use vramcast::workload::{Mode, Task, Workload};
 
-fn ask(model: &str, config: &ModelConfig, batch: u64, seq: u64) -> u64 {
+fn ask(model: &str, config: &ModelConfig, batch: u64, seq: u64, range: bool) -> u64 {
     let workload = Workload::new(Task::SequenceClassification, Mode::Train, batch, seq);
     let prediction = predict(&Question {
         model,
@@ -16,6 +16,7 @@ fn ask(model: &str, config: &ModelConfig, batch: u64, seq: u64) -> u64 {
         flavour: Flavour::Cuda,
         gpu: None,
         capacity: None,
+        range,
     });
     prediction
         .expect("a known model and a sensible workload")
@@ -26,7 +27,10 @@ fn ask(model: &str, config: &ModelConfig, batch: u64, seq: u64) -> u64 {
 fn benches(criterion: &mut Criterion) {
     let large = ModelConfig::known("bert-large-uncased").expect("known");
     criterion.bench_function("one bert-large training step", |b| {
-        b.iter(|| black_box(ask("bert-large-uncased", &large, 8, 512)));
+        b.iter(|| black_box(ask("bert-large-uncased", &large, 8, 512, false)));
+    });
+    criterion.bench_function("the same with its range", |b| {
+        b.iter(|| black_box(ask("bert-large-uncased", &large, 8, 512, true)));
     });
     let base = ModelConfig::known("bert-base-uncased").expect("known");
     let mut group = criterion.benchmark_group("sweep");
@@ -36,7 +40,7 @@ fn benches(criterion: &mut Criterion) {
         b.iter(|| {
             for batch in 1..=10 {
                 for step in 1..=10 {
-                    black_box(ask("bert-base-uncased", &base, 6 * batch, 51 * step));
+                    black_box(ask("bert-base-uncased", &base, 6 * batch, 51 * step, false));
                 }
             }
         });

@@ -101,7 +101,7 @@ pub(crate) fn peaks(
     config: &ModelConfig,
     workload: &Workload,
     gpu: Option<&'static Gpu>,
-) -> Result<Chart> {
+) -> Chart {
     let mut series = Vec::new();
     for seq in SEQUENCES
         .into_iter()
@@ -114,15 +114,17 @@ pub(crate) fn peaks(
                 seq,
                 ..workload.clone()
             };
-            let prediction = predict(&Question {
+            // Far from what was asked there may be no answer; then there is no point.
+            let answer = predict(&Question {
                 model,
                 config,
                 workload: &workload,
                 flavour: Flavour::Cuda,
                 gpu,
                 capacity: None,
-            })?;
-            points.push((batch, prediction.peak_nvml));
+                range: false,
+            });
+            points.extend(answer.ok().map(|prediction| (batch, prediction.peak_nvml)));
         }
         series.push(Series {
             label: format!("sequence {seq}"),
@@ -153,10 +155,10 @@ pub(crate) fn peaks(
         series: &series,
         cards: &cards,
     };
-    Ok(Chart {
+    Chart {
         name: "peaks".to_owned(),
         scene: vramcast_chart::peaks(&input),
-    })
+    }
 }
 
 /// How to find a figure in a row.
@@ -180,10 +182,10 @@ pub(crate) fn suite(title: &str, accuracy: &Accuracy) -> Vec<Chart> {
                     measured,
                     ..
                 } = figure(row)?;
-                let label = format!("{} {}", row.model, row.workload);
+                let label = format!("{} {}", row.model, row.workload.describe());
                 Some(SuitePoint {
                     label,
-                    group: row.mode,
+                    group: row.workload.mode,
                     predicted,
                     measured,
                 })

@@ -44,6 +44,7 @@ fn main() -> ExitCode {
 /// Whoever reads the output has seen enough.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
+        .root_cause()
         .downcast_ref::<std::io::Error>()
         .is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
 }

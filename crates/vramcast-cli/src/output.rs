@@ -1,5 +1,6 @@
 //! What people read: tables, lines and progress. Data goes to stdout, everything else to stderr.
 
+use anyhow::Context;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -13,12 +14,9 @@ use vramcast::predict::{Prediction, Verdict};
 /// Prints to stdout; a broken pipe is an error that the caller can tell from others.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    if !text.ends_with('\n') {
-        out.write_all(b"\n")?;
-    }
-    out.flush()?;
-    Ok(())
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    let written = write!(out, "{text}{end}").and_then(|()| out.flush());
+    written.context("the answer cannot be written to stdout")
 }
 
 /// Prints a value as indented JSON to stdout.
@@ -27,15 +25,13 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
 }
 
 /// One line on stderr: the error and what caused it.
-#[allow(clippy::print_stderr, reason = "the one place that complains")]
 pub(crate) fn complain(error: &anyhow::Error) {
-    eprintln!("error: {error:#}");
+    remark(&format!("error: {error:#}"));
 }
 
-/// A remark on stderr.
-#[allow(clippy::print_stderr, reason = "the one place that remarks")]
+/// A remark on stderr. Where nobody can be told, there is nothing else to do.
 pub(crate) fn remark(text: &str) {
-    eprintln!("{text}");
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// A spinner for something that takes longer than a second. It draws nothing where stderr is no
@@ -82,7 +78,7 @@ pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
 
 /// The answer in one line.
 pub(crate) fn headline(p: &Prediction) -> String {
-    let total = p.peak_nvml;
+    let total = format!("{} (as NVML shows it)", p.peak_nvml);
     let spread = if p.peak_nvml_low == p.peak_nvml_high {
         String::new()
     } else {
@@ -145,7 +141,7 @@ fn difference(bytes: i128) -> String {
     }
 }
 
-/// A relative error: exact is said in words, small ones keep their digits.
+/// A relative error in percent; 0 is exact, and has no digits.
 pub(crate) fn percent(error: f64) -> String {
     if error == 0.0 {
         "0".to_owned()

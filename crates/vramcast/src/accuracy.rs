@@ -3,7 +3,7 @@
 use crate::bytes::{Bytes, MIB};
 use crate::predict::{Prediction, Verdict};
 use crate::record::{Record, RunOutcome};
-use crate::workload::{Mode, Precision, Runtime};
+use crate::workload::{Mode, Precision, Runtime, Workload};
 use serde::Serialize;
 
 /// One figure of one record. Sizes in bytes; the error is (predicted - measured) / measured.
@@ -49,16 +49,11 @@ pub struct Compared {
     pub id: String,
     /// The model.
     pub model: String,
-    /// The workload in one line.
-    pub workload: String,
+    /// What ran.
+    #[serde(flatten)]
+    pub workload: Workload,
     /// The card, or the device where there is none.
     pub place: String,
-    /// What ran it.
-    pub runtime: Runtime,
-    /// Training or inference.
-    pub mode: Mode,
-    /// Types.
-    pub precision: Precision,
     /// How the run ended.
     pub outcome: RunOutcome,
     /// What was predicted for the record's card.
@@ -148,12 +143,28 @@ pub struct Confusion {
 pub struct Accuracy {
     /// Every record with a prediction.
     pub rows: Vec<Compared>,
-    /// Figures by group.
-    pub summary: Vec<Group>,
+    /// What they come to.
+    pub summary: Summary,
+}
+
+/// What a set of records comes to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// Figures by runtime, mode and precision.
+    pub groups: Vec<Group>,
     /// Verdicts.
     pub verdicts: Confusion,
     /// Records without a prediction.
     pub unpredicted: Vec<Unpredicted>,
+}
+
+/// What groups rows.
+fn key(row: &Compared) -> (Runtime, Mode, Precision) {
+    (
+        row.workload.runtime,
+        row.workload.mode,
+        row.workload.precision,
+    )
 }
 
 /// Puts a record beside its prediction.
@@ -168,15 +179,12 @@ pub fn compare(record: &Record, prediction: &Prediction) -> Compared {
     let nvml = m
         .nvml_used
         .zip(m.nvml_before)
-        .map(|(used, before)| Bytes(used.0 - before.0));
+        .and_then(|(used, before)| used.0.checked_sub(before.0).map(Bytes));
     Compared {
         id: record.id.clone(),
         model: record.model.clone(),
-        workload: record.workload.describe(),
+        workload: record.workload.clone(),
         place: record.gpu.clone().unwrap_or_else(|| record.device.clone()),
-        runtime: record.workload.runtime,
-        mode: record.workload.mode,
-        precision: record.workload.precision,
         outcome: record.outcome,
         verdict: prediction.verdict,
         requested: figure(m.peak_requested, prediction.peak_requested),
@@ -191,23 +199,20 @@ pub fn compare(record: &Record, prediction: &Prediction) -> Compared {
 
 /// Sums rows up.
 pub fn summarize(rows: Vec<Compared>, unpredicted: Vec<Unpredicted>) -> Accuracy {
-    let mut summary: Vec<Group> = Vec::new();
+    let mut groups: Vec<Group> = Vec::new();
     for row in &rows {
-        let key = (row.runtime, row.mode, row.precision);
-        if summary
+        let key = key(row);
+        if groups
             .iter()
             .any(|g| (g.runtime, g.mode, g.precision) == key)
         {
             continue;
         }
-        let members: Vec<&Compared> = rows
-            .iter()
-            .filter(|r| (r.runtime, r.mode, r.precision) == key)
-            .collect();
+        let members: Vec<&Compared> = rows.iter().filter(|r| self::key(r) == key).collect();
         let spread = |figure: fn(&Compared) -> Option<Figure>| {
             spread(&members.iter().filter_map(|r| figure(r)).collect::<Vec<_>>())
         };
-        summary.push(Group {
+        groups.push(Group {
             runtime: key.0,
             mode: key.1,
             precision: key.2,
@@ -236,9 +241,11 @@ pub fn summarize(rows: Vec<Compared>, unpredicted: Vec<Unpredicted>) -> Accuracy
     }
     Accuracy {
         rows,
-        summary,
-        verdicts,
-        unpredicted,
+        summary: Summary {
+            groups,
+            verdicts,
+            unpredicted,
+        },
     }
 }
 

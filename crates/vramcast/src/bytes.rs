@@ -102,6 +102,7 @@ impl Bytes {
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self.0 {
+            b if b >= 1000 * GIB => format!("{:.1} TiB", b as f64 / (GIB * KIB) as f64),
             b if b >= 100 * GIB => format!("{:.1} GiB", b as f64 / GIB as f64),
             b if b >= GIB => format!("{:.2} GiB", b as f64 / GIB as f64),
             b if b >= 100 * MIB => format!("{:.0} MiB", b as f64 / MIB as f64),

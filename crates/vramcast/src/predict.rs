@@ -1,10 +1,11 @@
 //! The front door: a question, and the answer with everything that it is made of.
 
 use crate::alloc::{self, Pace};
+use crate::backend::Activation;
 use crate::bytes::{Bytes, TooLarge};
 use crate::candle;
 use crate::config::ModelConfig;
-use crate::context::context;
+use crate::context::{Context, context};
 use crate::gpu::{Basis, Gpu};
 use crate::pace;
 use crate::record::SCHEMA;
@@ -31,6 +32,9 @@ pub struct Question<'a> {
     pub gpu: Option<&'static Gpu>,
     /// The capacity it should fit, instead of the card's.
     pub capacity: Option<Bytes>,
+    /// Whether to reckon with faster and slower hosts, which takes two more replays: a verdict wants
+    /// it, a sweep does not.
+    pub range: bool,
 }
 
 /// Whether it fits.
@@ -127,7 +131,7 @@ pub struct Prediction {
     pub peak_allocated: Bytes,
     /// The highest reserved bytes.
     pub peak_reserved: Bytes,
-    /// The lowest that they may be, on a faster or slower host; equal where no capacity was named.
+    /// The lowest that they may be, on a faster or slower host; equal where no range was asked for.
     pub peak_reserved_low: Bytes,
     /// The highest that they may be.
     pub peak_reserved_high: Bytes,
@@ -190,31 +194,14 @@ pub fn predict_with_timeline(
     let (timeline, outcome) = run(config, workload, flavour, 1)?;
     let phases = timeline.phase_peaks();
     let peak = highest(&phases).ok_or(TooLarge)?;
-    let reserved = |percent| {
-        let pace = Pace::Timed(pace::rates(percent));
-        let replay = alloc::replay(&timeline, pace, u64::MAX).map_err(|_| TooLarge)?;
-        Ok::<_, TooLarge>(Bytes(replay.peak_reserved))
-    };
+    let reserved = reserved(&timeline, Bytes(peak.bytes), question.range)?;
     let context = context(gpu, workload.runtime);
     let capacity = question
         .capacity
         .or_else(|| gpu.map(|gpu| Bytes(gpu.capacity().0)));
-    let peak_reserved = reserved(100)?;
-    let (mut reserved_low, mut reserved_high) = (peak_reserved, peak_reserved);
-    // Replaying takes as long as the rest, and only a verdict needs the range.
-    if capacity.is_some() {
-        for percent in pace::HOST_RANGE {
-            let other = reserved(percent)?;
-            reserved_low = reserved_low.min(other);
-            reserved_high = reserved_high.max(other);
-        }
-        let unexplained = |bytes: Bytes| bytes.0 / 1000 * pace::UNEXPLAINED_PERMILLE;
-        reserved_low = Bytes(reserved_low.0 - unexplained(reserved_low)).max(Bytes(peak.bytes));
-        reserved_high = reserved_high.plus(Bytes(unexplained(reserved_high)))?;
-    }
     let (low, high) = (
-        reserved_low.plus(context.low)?,
-        reserved_high.plus(context.high)?,
+        reserved.low.plus(context.low)?,
+        reserved.high.plus(context.high)?,
     );
     let verdict = match capacity {
         None => Verdict::Unknown,
@@ -222,29 +209,6 @@ pub fn predict_with_timeline(
         Some(capacity) if low > capacity => Verdict::Oom,
         Some(_) => Verdict::Tight,
     };
-    let mut notes = Vec::new();
-    if flavour == Flavour::Cuda {
-        if context.source.is_none() {
-            notes.push(match gpu {
-                Some(gpu) => format!(
-                    "nobody has measured candle's context on {}: {} to {} is assumed",
-                    gpu.product, context.low, context.high
-                ),
-                None => format!(
-                    "the context depends on the card: {} to {} is assumed",
-                    context.low, context.high
-                ),
-            });
-        }
-        if let (Some(gpu), None) = (gpu, question.capacity)
-            && gpu.capacity().1 == Basis::NvmlTotal
-        {
-            notes.push(format!(
-                "the capacity of {} is NVML's total; the driver keeps an unknown part of it",
-                gpu.product
-            ));
-        }
-    }
     let loaded = phases.iter().find(|p| p.phase == Phase::Load);
     let allocations = allocations(&timeline);
     let prediction = Prediction {
@@ -260,14 +224,14 @@ pub fn predict_with_timeline(
         model_requested: Bytes(loaded.map_or(0, |p| p.bytes)),
         peak_requested: Bytes(peak.bytes),
         peak_allocated: Bytes(peak.bytes),
-        peak_reserved,
-        peak_reserved_low: reserved_low,
-        peak_reserved_high: reserved_high,
+        peak_reserved: reserved.bytes,
+        peak_reserved_low: reserved.low,
+        peak_reserved_high: reserved.high,
         context: context.bytes,
-        peak_nvml: peak_reserved.plus(context.bytes)?,
+        peak_nvml: reserved.bytes.plus(context.bytes)?,
         peak_nvml_low: low,
         peak_nvml_high: high,
-        need: peak_reserved,
+        need: reserved.bytes,
         peak_phase: peak.phase,
         phases: phases
             .iter()
@@ -279,9 +243,79 @@ pub fn predict_with_timeline(
             })
             .collect(),
         at_peak: at_peak(&timeline, peak.event),
-        notes,
+        notes: notes(question, &context),
     };
     Ok((prediction, timeline))
+}
+
+/// Reserved bytes, and what they may be on another host.
+struct Reserved {
+    low: Bytes,
+    bytes: Bytes,
+    high: Bytes,
+}
+
+/// No card has so much: what lies beyond is not replayed.
+const BEYOND_CARDS: u64 = 1 << 44;
+
+/// Replays a timeline on the reference host and, for a range, on the fastest and the slowest.
+fn reserved(timeline: &Timeline, requested: Bytes, range: bool) -> Result<Reserved, TooLarge> {
+    if requested.0 > BEYOND_CARDS {
+        return Ok(Reserved {
+            low: requested,
+            bytes: requested,
+            high: requested,
+        });
+    }
+    let at = |percent| {
+        let pace = Pace::Timed(pace::rates(percent));
+        let replay = alloc::replay(timeline, pace, u64::MAX).map_err(|_| TooLarge)?;
+        Ok(Bytes(replay.peak_reserved))
+    };
+    let bytes = at(100)?;
+    let mut reserved = Reserved {
+        low: bytes,
+        bytes,
+        high: bytes,
+    };
+    if range {
+        for percent in pace::HOST_RANGE {
+            let other = at(percent)?;
+            reserved.low = reserved.low.min(other);
+            reserved.high = reserved.high.max(other);
+        }
+        let unexplained = |bytes: Bytes| bytes.0 / 1000 * pace::UNEXPLAINED_PERMILLE;
+        reserved.low = Bytes(reserved.low.0 - unexplained(reserved.low)).max(requested);
+        reserved.high = reserved.high.plus(Bytes(unexplained(reserved.high)))?;
+    }
+    Ok(reserved)
+}
+
+/// What this answer rests on that was not measured.
+fn notes(question: &Question<'_>, context: &Context) -> Vec<String> {
+    let mut notes = Vec::new();
+    if question.flavour == Flavour::Cpu {
+        return notes;
+    }
+    if context.source.is_none() {
+        let Context { low, high, .. } = context;
+        notes.push(match question.gpu {
+            Some(gpu) => format!(
+                "nobody has measured candle's context on {}: {low} to {high} is assumed",
+                gpu.product
+            ),
+            None => format!("the context depends on the card: {low} to {high} is assumed"),
+        });
+    }
+    if let (Some(gpu), None) = (question.gpu, question.capacity)
+        && gpu.capacity().1 == Basis::NvmlTotal
+    {
+        notes.push(format!(
+            "the capacity of {} is NVML's total; the driver keeps an unknown part of it",
+            gpu.product
+        ));
+    }
+    notes
 }
 
 /// Allocations of building the model and of all steps, from a timeline of one.
@@ -327,7 +361,9 @@ fn check(config: &ModelConfig, workload: &Workload) -> Result<(), PredictError> 
         .checked_mul(seq)
         .is_none_or(|tokens| tokens > u64::from(u32::MAX))
     {
-        return Err(TooLarge.into());
+        return refuse(format!(
+            "batch {batch} times sequence {seq} is more tokens than 32 bits count"
+        ));
     }
     let Runtime::Candle = workload.runtime;
     if workload.precision != Precision::Fp32 {
@@ -339,6 +375,14 @@ fn check(config: &ModelConfig, workload: &Workload) -> Result<(), PredictError> 
     if workload.attention != Attention::Eager {
         return refuse(
             "candle has no fused attention with a gradient: use --attention eager".to_owned(),
+        );
+    }
+    if let ModelConfig::Bert(bert) = config
+        && workload.code == Code::CandleTransformers
+        && bert.hidden_act == Activation::Tanh
+    {
+        return refuse(
+            "the stock BertModel of candle-transformers has no tanh activation".to_owned(),
         );
     }
     if workload.checkpointing || workload.accumulation != 1 {

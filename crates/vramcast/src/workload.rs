@@ -247,7 +247,8 @@ impl Workload {
         }
     }
 
-    /// `train, batch 8, sequence 128, fp32, adamw`: the workload in one line, for titles.
+    /// `masked-lm training, batch 8, sequence 128, fp32, adamw`: the workload in one line, for
+    /// titles.
     pub fn describe(&self) -> String {
         let mut text = match self.mode {
             Mode::Train => format!("{} training", self.task),

@@ -67,6 +67,7 @@ fn question(asked: &Asked) -> Question<'_> {
         flavour: asked.flavour,
         gpu: None,
         capacity: None,
+        range: true,
     }
 }
 
@@ -125,6 +126,7 @@ fn the_verdict_is_tight_only_where_something_unknown_decides() {
             flavour: Flavour::Cuda,
             gpu: None,
             capacity,
+            range: true,
         })
         .unwrap()
     };

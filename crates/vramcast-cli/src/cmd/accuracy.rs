@@ -65,12 +65,13 @@ pub(crate) fn question<'a>(record: &'a Record, config: &'a ModelConfig) -> Quest
         },
         gpu: record.gpu.as_deref().and_then(gpu::find),
         capacity: None,
+        range: true,
     }
 }
 
 fn text(accuracy: &Accuracy) -> String {
     let mut rows = Vec::new();
-    for group in &accuracy.summary {
+    for group in &accuracy.summary.groups {
         let name = |figure: &str| {
             format!(
                 "{} {} {} {figure}",
@@ -97,10 +98,10 @@ fn text(accuracy: &Accuracy) -> String {
     let mut text = format!(
         "{} records predicted, {} not\n\n{}\n",
         accuracy.rows.len(),
-        accuracy.unpredicted.len(),
+        accuracy.summary.unpredicted.len(),
         output::table(&header, rows)
     );
-    for row in &accuracy.unpredicted {
+    for row in &accuracy.summary.unpredicted {
         text += &format!("not predicted: {}: {}\n", row.id, row.reason);
     }
     text

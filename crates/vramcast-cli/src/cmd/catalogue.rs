@@ -22,6 +22,7 @@ pub(crate) fn models(as_json: bool) -> Result<Exit> {
             flavour: Flavour::Cuda,
             gpu: None,
             capacity: None,
+            range: false,
         })?;
         rows.push((known.name, config.model_type(), prediction.n_params));
     }

@@ -13,7 +13,8 @@ pub(crate) fn run(as_json: bool) -> Result<Exit> {
             "version": env!("CARGO_PKG_VERSION"),
             "candle": vramcast::candle::VERSION,
             "cuda_build": HAS_CUDA,
-            "nvml": cards.as_ref().map_err(|e| format!("{e:#}")),
+            "cards": cards.as_ref().ok(),
+            "nvml_error": cards.as_ref().err().map(|e| e.to_string()),
         }))?;
         return Ok(Exit::Fine);
     }
@@ -28,7 +29,7 @@ pub(crate) fn run(as_json: bool) -> Result<Exit> {
         vramcast::candle::VERSION
     );
     match cards {
-        Err(error) => text += &format!("{error:#}: predictions work, probes run on the CPU\n"),
+        Err(error) => text += &format!("{error}: predictions work, probes run on the CPU\n"),
         Ok(cards) => {
             for card in cards {
                 let known = match gpu::find(&card.name) {

@@ -18,12 +18,13 @@ pub(crate) fn run(args: &Predict) -> Result<Exit> {
         flavour: Flavour::Cuda,
         gpu: card(&args.target)?,
         capacity: args.target.capacity,
+        range: true,
     };
     let (prediction, timeline) = predict_with_timeline(&question)?;
     if let Some(folder) = &args.charts {
         let drawn = [
             charts::timeline(&prediction, &timeline),
-            charts::peaks(&args.model, &config, &workload, question.gpu)?,
+            charts::peaks(&args.model, &config, &workload, question.gpu),
         ];
         for file in charts::write(folder, &drawn, args.png)? {
             output::remark(&format!("chart: {}", file.display()));

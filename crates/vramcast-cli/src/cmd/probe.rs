@@ -154,6 +154,7 @@ fn measure(args: &Probe, place: &Place, entry: &Entry) -> Result<(Prediction, Ti
         },
         gpu: place.known,
         capacity: args.target.capacity,
+        range: true,
     })?;
     let job = Job {
         config,

@@ -46,7 +46,7 @@ fn example(files: &[PathBuf]) -> Result<Option<Vec<Chart>>> {
     Ok(Some(vec![
         charts::timeline(&prediction, &timeline),
         charts::components(&run.model, &run.workload, &entries),
-        charts::peaks(&run.model, &config, &run.workload, question.gpu)?,
+        charts::peaks(&run.model, &config, &run.workload, question.gpu),
     ]))
 }
 
@@ -73,8 +73,13 @@ fn page(accuracy: &Accuracy, charts: &[Chart]) -> String {
         title(accuracy),
         summary(accuracy)
     );
-    let v = accuracy.verdicts;
-    let in_range: usize = accuracy.summary.iter().map(|g| g.nvml_in_range).sum();
+    let v = accuracy.summary.verdicts;
+    let in_range: usize = accuracy
+        .summary
+        .groups
+        .iter()
+        .map(|g| g.nvml_in_range)
+        .sum();
     let with_nvml = accuracy.rows.iter().filter(|r| r.nvml.is_some()).count();
     let _ = writeln!(
         page,
@@ -95,7 +100,7 @@ fn page(accuracy: &Accuracy, charts: &[Chart]) -> String {
     page += LIMITS;
     page += "## Every run\n\n";
     page += &every_run(accuracy);
-    for row in &accuracy.unpredicted {
+    for row in &accuracy.summary.unpredicted {
         let _ = writeln!(page, "\nNot predicted: {}: {}", row.id, row.reason);
     }
     page
@@ -118,7 +123,7 @@ fn summary(accuracy: &Accuracy) -> String {
         "| | runs | exact | within 1 % or 32 MiB | median | 95 % | worst | signed median |\n\
                      |---|---|---|---|---|---|---|---|\n"
             .to_owned();
-    for group in &accuracy.summary {
+    for group in &accuracy.summary.groups {
         let rows: [(&str, Option<Spread>); 3] = [
             ("requested", group.requested),
             ("reserved", group.reserved),
@@ -164,7 +169,7 @@ fn furthest(accuracy: &Accuracy) -> String {
             text,
             "* {} {}: {}",
             row.model,
-            row.workload,
+            row.workload.describe(),
             figure.unwrap_or_default()
         );
     }
@@ -196,7 +201,7 @@ fn every_run(accuracy: &Accuracy) -> String {
             table,
             "| {} | {} | {} | {} | {} | {verdict} |",
             row.model,
-            row.workload,
+            row.workload.describe(),
             cells(row.requested),
             cells(row.reserved),
             cells(row.nvml),

@@ -58,6 +58,21 @@ pub enum ConfigError {
     Contradiction(String),
 }
 
+/// What somebody typed, fit for one line of an error: without control characters, and cut.
+pub fn quoted(text: &str) -> String {
+    const LONGEST: usize = 80;
+    let escaped: String = text
+        .chars()
+        .take(LONGEST)
+        .flat_map(char::escape_debug)
+        .collect();
+    if text.chars().nth(LONGEST).is_some() {
+        format!("{escaped}...")
+    } else {
+        escaped
+    }
+}
+
 fn known_model_types() -> String {
     FAMILIES
         .iter()
@@ -74,7 +89,7 @@ fn known_model_types() -> String {
 pub struct UnknownModel {
     /// What was asked for.
     pub name: String,
-    /// ": did you mean ...?", or nothing.
+    /// " (did you mean ...?)", or nothing.
     pub nearest: String,
 }
 
@@ -84,18 +99,18 @@ impl ModelConfig {
     /// # Errors
     /// One line that names the field or the place in the text.
     pub fn from_json(text: &str) -> Result<Self, ConfigError> {
-        let value: Value =
-            serde_json::from_str(text).map_err(|e| ConfigError::NotJson(e.to_string()))?;
+        let value: Value = serde_json::from_str(text.trim_start_matches('\u{feff}'))
+            .map_err(|e| ConfigError::NotJson(e.to_string()))?;
         let fields = value.as_object().ok_or(ConfigError::NotAnObject)?;
         let model_type = match fields.get("model_type") {
             None | Some(Value::Null) => return Err(ConfigError::NoModelType),
             Some(Value::String(model_type)) => model_type,
-            Some(other) => return Err(ConfigError::UnknownModelType(other.to_string())),
+            Some(other) => return Err(ConfigError::UnknownModelType(quoted(&other.to_string()))),
         };
         let family = FAMILIES
             .iter()
             .find(|f| f.model_type == model_type)
-            .ok_or_else(|| ConfigError::UnknownModelType(model_type.clone()))?;
+            .ok_or_else(|| ConfigError::UnknownModelType(quoted(model_type)))?;
         (family.resolve)(&value)
     }
 
@@ -104,7 +119,9 @@ impl ModelConfig {
     /// # Errors
     /// The nearest known names.
     pub fn known(name: &str) -> Result<Self, UnknownModel> {
-        let known = KNOWN.iter().find(|k| k.name.eq_ignore_ascii_case(name));
+        // The hub keeps the original models under an owner of their own, too.
+        let bare = name.strip_prefix("google-bert/").unwrap_or(name);
+        let known = KNOWN.iter().find(|k| k.name.eq_ignore_ascii_case(bare));
         known.map(Known::config).ok_or_else(|| {
             let mut nearest: Vec<(f64, &str)> = KNOWN
                 .iter()
@@ -119,10 +136,10 @@ impl ModelConfig {
                 .collect();
             let nearest = match names.as_slice() {
                 [] => String::new(),
-                names => format!(": did you mean {}?", names.join(" or ")),
+                names => format!(" (did you mean {}?)", names.join(" or ")),
             };
             UnknownModel {
-                name: name.to_owned(),
+                name: quoted(name),
                 nearest,
             }
         })
