@@ -103,6 +103,23 @@ unsafe impl GlobalAlloc for Counting {
         pointer
     }
 
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as above.
+        let moved = unsafe { System.realloc(pointer, layout, size) };
+        if recording() && may_be_storage(layout) {
+            let (bytes, align) = (size as u64, layout.align());
+            push(Raw::Free {
+                address: pointer.addr(),
+            });
+            push(Raw::Alloc {
+                address: moved.addr(),
+                bytes,
+                align,
+            });
+        }
+        moved
+    }
+
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         if recording() && may_be_storage(layout) {
             push(Raw::Free {
@@ -122,8 +139,9 @@ pub fn begin(phase: Phase) {
     }
 }
 
-/// Room for the events of a training step of a model of a hundred layers.
-const ROOM: usize = 1 << 21;
+/// Room for the events of two training steps of a model of thousands of layers; what is not used is
+/// never touched.
+const ROOM: usize = 1 << 23;
 
 /// Ends the log of this thread before [`record`] does: what is freed now is the model.
 pub fn end() {
@@ -146,8 +164,9 @@ pub fn record<R>(run: impl FnOnce() -> R) -> Result<(R, Vec<Logged>), NotCounted
     warm_up()?;
     LOG.with(|log| *log.borrow_mut() = Vec::with_capacity(ROOM));
     OVERFLOWED.set(false);
+    MASKS.set(false);
     RECORDING.set(true);
-    // A vector of bytes aligned to 4 shows whether anybody counts.
+    // A vector aligned to 4 shows whether anybody counts.
     drop(std::hint::black_box(Vec::<u32>::with_capacity(7)));
     let result = run();
     RECORDING.set(false);

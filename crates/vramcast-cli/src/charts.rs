@@ -43,14 +43,16 @@ pub(crate) fn write(folder: &Path, charts: &[Chart], png: bool) -> Result<Vec<Pa
 
 /// The timeline of one step, with the capacity it must fit.
 pub(crate) fn timeline(prediction: &Prediction, timeline: &Timeline) -> Chart {
-    let name = prediction
-        .gpu
-        .as_deref()
-        .and_then(gpu::find)
-        .map_or("capacity", |g| g.product);
-    let capacity = prediction.capacity.map(|bytes| Capacity {
-        name: name.to_owned(),
-        bytes,
+    let capacity = prediction.capacity.map(|bytes| {
+        let card = prediction.gpu.as_deref().and_then(gpu::find);
+        // A capacity that was given stands instead of the card's.
+        let card = card.filter(|card| card.capacity().0 == bytes.0);
+        Capacity {
+            name: card
+                .map_or("the given size", |card| card.product)
+                .to_owned(),
+            bytes,
+        }
     });
     let title = title(&prediction.model, &prediction.workload);
     let input = LiveBytes {

@@ -2,12 +2,12 @@
 //! here.
 
 use crate::nvml::{self, Watch};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::process::{Command, ExitStatus, Stdio};
 use vramcast::record::{Measured, RunOutcome};
-use vramcast_candle::{Job, ProbeError};
+use vramcast_candle::{Job, ProbeError, probe};
 
 /// What a child prints: its one line on stdout.
 #[derive(Debug, Serialize, Deserialize)]
@@ -26,10 +26,17 @@ pub(crate) struct Ended {
     pub(crate) error: Option<String>,
 }
 
+/// Bytes of the stack on which a probe runs, enough for thousands of layers.
+const STACK: usize = 1 << 28;
+
 /// The child's side: reads a job from stdin, runs it, prints what it measured.
 pub(crate) fn serve() -> Result<()> {
     let job: Job = serde_json::from_reader(std::io::stdin()).context("not a job")?;
-    let said = match vramcast_candle::probe(&job) {
+    // candle drops a graph recursively: a deep model needs a deep stack.
+    let probe = std::thread::Builder::new()
+        .stack_size(STACK)
+        .spawn(move || probe(&job))?;
+    let said = match probe.join().map_err(|_| anyhow!("the probe panicked"))? {
         Ok(measured) => Said::Measured(Box::new(measured)),
         Err(ProbeError::OutOfMemory(text)) => Said::OutOfMemory(text),
         Err(error) => Said::Failed(error.to_string()),
@@ -45,7 +52,7 @@ pub(crate) fn run(job: &Job) -> Result<Ended> {
         Some(index) => Some(nvml::card(index)?),
         None => None,
     };
-    let watch = job.cuda.map(Watch::start);
+    let watch = card.as_ref().map(|card| Watch::start(card.index));
     let (status, stdout, stderr) = spawn(job)?;
     let watched = watch.map(Watch::stop);
     let (outcome, mut measured, error) = match serde_json::from_slice(&stdout) {
@@ -73,6 +80,10 @@ fn spawn(job: &Job) -> Result<(ExitStatus, Vec<u8>, String)> {
         .arg("probe-child")
         // One line is read from its errors, not a trace.
         .env("RUST_BACKTRACE", "0")
+        // Else candle reads the machine's topology before every product, which floods the log.
+        .env("RAYON_NUM_THREADS", threads())
+        // CUDA counts cards as NVML does.
+        .env("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -97,6 +108,15 @@ fn spawn(job: &Job) -> Result<(ExitStatus, Vec<u8>, String)> {
         output.stdout,
         complaints.join().unwrap_or_default(),
     ))
+}
+
+/// As many threads as the user asked for, or as the machine has.
+fn threads() -> String {
+    std::env::var("RAYON_NUM_THREADS").unwrap_or_else(|_| {
+        std::thread::available_parallelism()
+            .map_or(1, usize::from)
+            .to_string()
+    })
 }
 
 /// What became of a child that said nothing.

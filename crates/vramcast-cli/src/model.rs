@@ -1,18 +1,28 @@
 //! Finding the model and the card that the user means.
 
 use anyhow::{Context, Result, anyhow, bail};
+use std::io::ErrorKind;
 use std::path::Path;
-use vramcast::config::ModelConfig;
+use vramcast::config::{ModelConfig, quoted};
 use vramcast::gpu::{self, GPUS, Gpu};
 
 /// A known name, a path to a config.json, or a folder that holds one.
 pub(crate) fn model(name: &str) -> Result<ModelConfig> {
     let path = Path::new(name);
     let file = match path.metadata() {
-        Ok(found) if found.is_dir() => path.join("config.json"),
-        Ok(_) => path.to_path_buf(),
+        Ok(found) if !found.is_dir() => path.to_path_buf(),
+        Ok(_) if path.join("config.json").exists() => path.join("config.json"),
+        // Any folder may have a model's name, an output folder most of all.
+        Ok(_) => {
+            let known = ModelConfig::known(name);
+            return known
+                .with_context(|| format!("{}: a folder without a config.json", quoted(name)));
+        }
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("{}: cannot be read", quoted(name)));
+        }
         // A name with a slash may be a hub name or a path; only what exists is a path.
-        Err(_) if name.ends_with(".json") => bail!("{name}: no such file"),
+        Err(_) if name.ends_with(".json") => bail!("{}: no such file", quoted(name)),
         Err(_) => return Ok(ModelConfig::known(name)?),
     };
     let text = std::fs::read_to_string(&file)
@@ -30,8 +40,9 @@ pub(crate) fn card(name: &str) -> Result<&'static Gpu> {
         near.sort_by(|a, b| b.0.total_cmp(&a.0));
         let near: Vec<&str> = near.iter().take(3).map(|n| n.1).collect();
         anyhow!(
-            "`{name}` is not a known card; nearest: {}; `vramcast gpus` lists all, and --capacity \
+            "`{}` is not a known card; nearest: {}; `vramcast gpus` lists all, and --capacity \
              16GiB works for any other",
+            quoted(name),
             near.join(", ")
         )
     })

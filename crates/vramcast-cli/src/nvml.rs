@@ -1,6 +1,6 @@
 //! What NVML says of a card, before and while a probe runs. The only module that talks to it.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use nvml_wrapper::Nvml;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,13 +36,27 @@ pub(crate) fn cards() -> Result<Vec<Card>> {
         .collect()
 }
 
-/// One card.
+/// The card that CUDA calls `ordinal`: it counts what `CUDA_VISIBLE_DEVICES` shows it, and the
+/// probe's process counts in the order of the bus, as NVML does.
 ///
 /// # Errors
 /// NVML is missing, or there is no such card.
-pub(crate) fn card(index: usize) -> Result<Card> {
+pub(crate) fn card(ordinal: usize) -> Result<Card> {
     let nvml = Nvml::init().context("NVML is not available (no NVIDIA driver)")?;
-    card_of(&nvml, index as u32)
+    let no_card = || format!("there is no CUDA device {ordinal}");
+    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+    let index = match visible.as_deref().map(|list| list.split(',').nth(ordinal)) {
+        None => u32::try_from(ordinal).with_context(no_card)?,
+        Some(None | Some("")) => bail!("{} in CUDA_VISIBLE_DEVICES", no_card()),
+        Some(Some(shown)) => match shown.trim().parse() {
+            Ok(index) => index,
+            Err(_) => nvml
+                .device_by_uuid(shown.trim())
+                .with_context(no_card)?
+                .index()?,
+        },
+    };
+    card_of(&nvml, index)
 }
 
 fn card_of(nvml: &Nvml, index: u32) -> Result<Card> {
@@ -76,16 +90,22 @@ pub(crate) struct Watched {
     pub(crate) samples: u64,
 }
 
-/// Reads a card's used bytes in a loop until it is told to stop.
+/// Reads a card's used bytes in a loop until it is told to stop, or dropped.
 pub(crate) struct Watch {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Watched>,
+    thread: Option<JoinHandle<Watched>>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Watch {
     /// Starts reading. Short peaks last tens of microseconds, and so does the pause between
     /// readings.
-    pub(crate) fn start(index: usize) -> Self {
+    pub(crate) fn start(index: u32) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
@@ -93,7 +113,7 @@ impl Watch {
             let Ok(nvml) = Nvml::init() else {
                 return watched;
             };
-            let Ok(device) = nvml.device_by_index(index as u32) else {
+            let Ok(device) = nvml.device_by_index(index) else {
                 return watched;
             };
             while !stopped.load(Ordering::Relaxed) {
@@ -105,12 +125,16 @@ impl Watch {
             }
             watched
         });
-        Self { stop, thread }
+        Self {
+            stop,
+            thread: Some(thread),
+        }
     }
 
     /// Stops and says what was seen.
-    pub(crate) fn stop(self) -> Watched {
+    pub(crate) fn stop(mut self) -> Watched {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().unwrap_or_default()
+        let seen = self.thread.take().map(JoinHandle::join);
+        seen.and_then(std::thread::Result::ok).unwrap_or_default()
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use vramcast::accuracy::Spread;
 use vramcast::bytes::{Bytes, grouped};
 use vramcast::compare::{Entry, Row};
+use vramcast::gpu;
 use vramcast::predict::{Prediction, Verdict};
 
 /// Prints to stdout; a broken pipe is an error that the caller can tell from others.
@@ -76,26 +77,29 @@ pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
         .join("\n")
 }
 
-/// The answer in one line.
+/// The answer in one line: what NVML will show, and what there is.
 pub(crate) fn headline(p: &Prediction) -> String {
-    let total = format!("{} (as NVML shows it)", p.peak_nvml);
-    let spread = if p.peak_nvml_low == p.peak_nvml_high {
-        String::new()
-    } else {
-        format!(" ({} to {})", p.peak_nvml_low, p.peak_nvml_high)
+    let mut needs = format!("{} by NVML", p.peak_nvml);
+    if p.peak_nvml_low != p.peak_nvml_high {
+        needs += &format!(" ({} to {})", p.peak_nvml_low, p.peak_nvml_high);
+    }
+    let Some(capacity) = p.capacity else {
+        return format!("needs {needs}");
     };
-    let on = match (&p.gpu, p.capacity) {
-        (Some(gpu), Some(capacity)) => format!("{gpu}, {capacity}"),
-        (None, Some(capacity)) => format!("{capacity}"),
-        _ => String::new(),
+    let word = match p.verdict {
+        Verdict::Fits => "fits",
+        Verdict::Tight | Verdict::Unknown => "tight",
+        Verdict::Oom => "does not fit",
     };
-    match p.verdict {
-        Verdict::Unknown => format!("needs {total}{spread}"),
-        Verdict::Fits => format!("fits: needs {total}{spread} of {on}"),
-        Verdict::Tight => {
-            format!("tight: needs {total}{spread} of {on}")
-        }
-        Verdict::Oom => format!("does not fit: needs {total}{spread}, more than {on}"),
+    // A capacity that was given stands instead of the card's.
+    let card = p
+        .gpu
+        .as_deref()
+        .and_then(gpu::find)
+        .filter(|g| g.capacity().0 == capacity.0);
+    match card {
+        Some(card) => format!("{word}: needs {needs}; {} has {capacity}", card.name),
+        None => format!("{word}: needs {needs}; {capacity} was given"),
     }
 }
 

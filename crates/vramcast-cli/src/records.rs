@@ -1,10 +1,14 @@
 //! Record files: JSON lines, written whole or not at all.
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
+use serde_json::Value;
 use std::io::Write;
 use std::path::Path;
+use strum::VariantNames;
+use vramcast::config::quoted;
 use vramcast::record::{Record, SCHEMA};
+use vramcast::workload::Runtime;
 
 /// A line that is no record of ours.
 #[derive(Debug)]
@@ -13,49 +17,60 @@ pub(crate) struct Skipped {
     pub(crate) reason: String,
 }
 
-/// Reads every line of a record file. Lines of other runtimes are skipped, and said to be.
+/// Reads every line of a record file. Lines of runtimes that are not predicted are skipped, and said
+/// to be.
 ///
 /// # Errors
-/// The file and the line that is not JSON.
+/// The file and the line that is no record.
 pub(crate) fn read(path: &Path) -> Result<(Vec<Record>, Vec<Skipped>)> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("{}: cannot be read", path.display()))?;
     let (mut records, mut skipped) = (Vec::new(), Vec::new());
-    for (i, line) in text
-        .lines()
-        .enumerate()
-        .filter(|(_, line)| !line.trim().is_empty())
-    {
+    let lines = text.trim_start_matches('\u{feff}').lines().enumerate();
+    for (i, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
         let at = || format!("{}:{}", path.display(), i + 1);
-        let value: serde_json::Value = serde_json::from_str(line)
+        let value: Value = serde_json::from_str(line)
             .map_err(|e| anyhow!("{}: not a JSON object, or cut off: {e}", at()))?;
-        let schema = value.get("schema").and_then(serde_json::Value::as_u64);
-        if schema != Some(u64::from(SCHEMA)) {
-            return Err(anyhow!("{}: not a record of schema {SCHEMA}", at()));
+        let text = |field: &str| value.get(field).and_then(Value::as_str);
+        if value.get("schema").and_then(Value::as_u64) != Some(u64::from(SCHEMA)) {
+            bail!("{}: not a record of schema {SCHEMA}", at());
         }
-        match Record::deserialize(&value) {
-            Ok(record) => records.push(record),
-            Err(error) => {
-                let id = value.get("id").and_then(serde_json::Value::as_str);
-                let id = id.map_or_else(at, str::to_owned);
-                skipped.push(Skipped {
-                    id,
-                    reason: error.to_string(),
-                });
+        match text("runtime") {
+            None => bail!("{}: a record without a `runtime`", at()),
+            Some(runtime) if !Runtime::VARIANTS.contains(&runtime) => skipped.push(Skipped {
+                id: text("id").map_or_else(at, str::to_owned),
+                reason: format!("runtime {} is not predicted yet", quoted(runtime)),
+            }),
+            Some(_) => {
+                let record = Record::deserialize(&value);
+                records.push(record.map_err(|e| anyhow!("{}: not a record: {e}", at()))?);
             }
         }
     }
     Ok((records, skipped))
 }
 
-/// Writes records, replacing the file only once all of them are on disk.
-pub(crate) fn write(path: &Path, records: &[Record]) -> Result<()> {
-    let mut text = Vec::new();
-    for record in records {
-        serde_json::to_writer(&mut text, record)?;
-        text.push(b'\n');
-    }
+/// Adds a record to a file, replacing it only once the whole is on disk. What was measured before
+/// stays.
+pub(crate) fn append(path: &Path, record: &Record) -> Result<()> {
+    let mut text = match std::fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => {
+            return Err(error).with_context(|| format!("{}: cannot be read", path.display()));
+        }
+    };
+    serde_json::to_writer(&mut text, record)?;
+    text.push(b'\n');
     write_file(path, &text)
+}
+
+/// Makes sure, before a long run, that its results can be written.
+pub(crate) fn prepare(folder: &Path) -> Result<()> {
+    let cannot = || format!("{}: cannot be written", folder.display());
+    std::fs::create_dir_all(folder).with_context(cannot)?;
+    tempfile::tempfile_in(folder).with_context(cannot)?;
+    Ok(())
 }
 
 /// Writes a file whole or not at all, making its folder.

@@ -1,7 +1,7 @@
 //! Probe suites: which workloads to run, in TOML. Every field may be a list, and a table stands for
 //! all combinations of its lists.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
 use std::path::Path;
 use vramcast::workload::{Code, Mode, Optimizer, Task, Workload};
@@ -34,7 +34,10 @@ struct Table {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "a value that this field knows, or a list of them"
+)]
 enum OneOrMany<T> {
     One(T),
     Many(Vec<T>),
@@ -62,8 +65,12 @@ impl<T> OneOrMany<T> {
 pub(crate) fn read(path: &Path) -> Result<Vec<Entry>> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("{}: cannot be read", path.display()))?;
-    let file: File = toml::from_str(&text)
-        .map_err(|e| anyhow::anyhow!("{}: {}", path.display(), e.to_string().trim_end()))?;
+    let file: File = toml::from_str(&text).map_err(|error| {
+        let before = error.span().map_or("", |span| &text[..span.start]);
+        let line = before.matches('\n').count() + 1;
+        let message = error.message().trim_end().replace('\n', ", ");
+        anyhow!("{}:{line}: {message}", path.display())
+    })?;
     let entries: Vec<Entry> = file.workload.iter().flat_map(expand).collect();
     if entries.is_empty() {
         bail!("{}: the suite is empty; add a [[workload]]", path.display());

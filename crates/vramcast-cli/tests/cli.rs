@@ -43,7 +43,7 @@ fn a_question_that_makes_no_sense_is_refused_in_one_line() {
         ),
         (
             "predict bert-base-uncased --batch 99999999999",
-            "too large to ask",
+            "more tokens than 32 bits",
         ),
         ("predict bert-base-uncased --gpu h20000", "nearest: h200"),
         ("predict bert-base-uncased --precision bf16", "fp32 so far"),
@@ -138,6 +138,14 @@ fn a_config_that_is_no_model_is_refused_with_the_file_and_the_field() {
         (
             config("{", "{\"hidden_act\": \"swish\","),
             "field `hidden_act` is \"swish\"",
+        ),
+        (
+            config("{", "{\"id2label\": [1, 2],"),
+            "not an object of labels",
+        ),
+        (
+            config("{", "{\"position_embedding_type\": \"relative_key\","),
+            "is \"relative_key\", which is not predicted",
         ),
         (
             config("{", "{\"hidden_dropout_prob\": 1.5,"),
@@ -260,19 +268,22 @@ fn a_suite_that_cannot_be_read_is_refused_with_the_place() {
         ("workload = []", "the suite is empty"),
         (
             "[[workload]]\nmodel = \"bert-base-uncased\"\nbach = 1",
-            "bach",
+            "suite.toml:3: unknown field `bach`",
         ),
-        ("[[workload]\n", "line 1"),
+        ("[[workload]\n", "suite.toml:1"),
+        (
+            "[[workload]]\nmodel = \"bert-base-uncased\"\ntask = \"base\"\nmode = \"infer\"\n\
+             batch = \"many\"\nseq = 5",
+            "suite.toml:5: a value that this field knows, or a list of them",
+        ),
+        (
+            "[[workload]]\nmodel = [\"bert-base-uncased\", \"nope\"]\ntask = \"base\"\n\
+             mode = \"infer\"\nbatch = 1\nseq = 5",
+            "suite.toml: `nope` is not a known model",
+        ),
     ] {
         let (_folder, suite) = file("suite.toml", text);
-        let output = vramcast()
-            .args(["probe", "--suite"])
-            .arg(&suite)
-            .output()
-            .unwrap();
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{text}: {stderr}");
-        assert!(stderr.contains(part), "{text}: {stderr}");
+        check_refused(&["probe", "--suite", suite.to_str().unwrap()], part);
     }
 }
 
@@ -385,6 +396,71 @@ fn a_child_that_is_killed_is_a_record_that_says_so() {
     assert_eq!(parent.wait().unwrap().code(), Some(1));
     let record = std::fs::read_to_string(out.path().join("record.jsonl")).unwrap();
     assert!(record.contains("died of signal 9"), "{record}");
+}
+
+#[test]
+fn more_than_any_card_holds_is_an_answer_too() {
+    let mut predict = vramcast();
+    predict.args([
+        "predict",
+        "bert-base-uncased",
+        "--batch",
+        "400000",
+        "--seq",
+        "512",
+    ]);
+    let output = predict.args(["--gpu", "t4"]).output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout.starts_with("does not fit"), "{stdout}");
+}
+
+#[test]
+fn a_record_of_ours_that_is_broken_is_refused_and_one_that_is_there_twice() {
+    let record = r#"{"schema":1,"id":"a","model":"bert-base-uncased","task":"base","mode":"infer",
+        "batch":1,"seq":2,"runtime":"candle","runtime_version":"0.11.1","device":"cpu",
+        "outcome":"ok"}"#
+        .replace('\n', " ");
+    for (text, part) in [
+        (
+            record.replace("\"batch\":1", "\"batch\":\"x\""),
+            "records.jsonl:1: not a record",
+        ),
+        (format!("{record}\n{record}\n"), "record a is there twice"),
+        ("\n".to_owned(), "no records in"),
+    ] {
+        let (_folder, records) = file("records.jsonl", &text);
+        check_refused(&["accuracy", records.to_str().unwrap()], part);
+    }
+}
+
+#[test]
+fn a_folder_of_a_models_name_does_not_hide_the_model() {
+    let folder = TempDir::new().unwrap();
+    std::fs::create_dir(folder.path().join("bert-base-uncased")).unwrap();
+    let mut predict = vramcast();
+    predict
+        .current_dir(folder.path())
+        .args(["predict", "bert-base-uncased"])
+        .assert()
+        .success();
+}
+
+#[test]
+fn whoever_reads_no_further_is_no_error() {
+    let binary = assert_cmd::cargo::cargo_bin("vramcast");
+    for line in [
+        "models --json | head -n 1",
+        "predict nope 2>/dev/full",
+        "predict nope 2>&1 | true",
+    ] {
+        let script = format!("{} {line}", binary.display());
+        let status = std::process::Command::new("sh")
+            .args(["-c", &script])
+            .status()
+            .unwrap();
+        assert_ne!(status.code(), Some(101), "{line}");
+    }
 }
 
 #[test]

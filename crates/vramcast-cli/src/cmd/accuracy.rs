@@ -2,7 +2,7 @@
 
 use crate::args::Accuracy as AccuracyArgs;
 use crate::{Exit, model, output, records};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use std::path::PathBuf;
 use vramcast::accuracy::{Accuracy, Unpredicted, compare, summarize};
 use vramcast::config::ModelConfig;
@@ -44,7 +44,23 @@ pub(crate) fn of_files(files: &[PathBuf]) -> Result<Accuracy> {
         }
     }
     progress.finish_and_clear();
+    if rows.is_empty() && unpredicted.is_empty() {
+        bail!("no records in {}", names(files));
+    }
+    let mut ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
+    ids.sort_unstable();
+    if let Some(twice) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
+        bail!("record {} is there twice in {}", twice[0], names(files));
+    }
     Ok(summarize(rows, unpredicted))
+}
+
+pub(crate) fn names(files: &[PathBuf]) -> String {
+    files
+        .iter()
+        .map(|file| file.display().to_string())
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn predicted(record: &Record) -> Result<Prediction> {
@@ -95,11 +111,18 @@ fn text(accuracy: &Accuracy) -> String {
         "worst",
         "signed median",
     ];
+    let v = accuracy.summary.verdicts;
     let mut text = format!(
-        "{} records predicted, {} not\n\n{}\n",
+        "{} records predicted, {} not\n\n{}\n\n\
+         verdicts: fits {} ran, {} oom; tight {}; oom {} oom, {} ran\n",
         accuracy.rows.len(),
         accuracy.summary.unpredicted.len(),
-        output::table(&header, rows)
+        output::table(&header, rows),
+        v.fits_ran,
+        v.fits_oom,
+        v.tight,
+        v.oom_oom,
+        v.oom_ran
     );
     for row in &accuracy.summary.unpredicted {
         text += &format!("not predicted: {}: {}\n", row.id, row.reason);

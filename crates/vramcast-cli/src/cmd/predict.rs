@@ -2,8 +2,9 @@
 
 use crate::args::{Predict, Target};
 use crate::{Exit, charts, model, output};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use vramcast::compare::ledger;
+use vramcast::config::quoted;
 use vramcast::gpu::Gpu;
 use vramcast::predict::{Prediction, Question, Verdict, predict_with_timeline};
 use vramcast::shadow::candle::Flavour;
@@ -20,7 +21,8 @@ pub(crate) fn run(args: &Predict) -> Result<Exit> {
         capacity: args.target.capacity,
         range: true,
     };
-    let (prediction, timeline) = predict_with_timeline(&question)?;
+    let (prediction, timeline) =
+        predict_with_timeline(&question).with_context(|| quoted(&args.model))?;
     if let Some(folder) = &args.charts {
         let drawn = [
             charts::timeline(&prediction, &timeline),

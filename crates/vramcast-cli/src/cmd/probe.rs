@@ -5,9 +5,12 @@ use crate::child::{self, Ended};
 use crate::cmd::predict::card;
 use crate::suite::Entry;
 use crate::{Exit, charts, model, nvml, output, records, suite};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
+use std::time::SystemTime;
 use vramcast::compare::{Entry as LedgerEntry, ledger};
+use vramcast::config::{ModelConfig, quoted};
 use vramcast::gpu::{self, Gpu};
 use vramcast::predict::{Prediction, Question, STEPS, predict_with_timeline};
 use vramcast::record::{Measured, Record, RunOutcome, SCHEMA};
@@ -22,22 +25,65 @@ struct Place {
     known: Option<&'static Gpu>,
 }
 
+/// A workload that makes sense, with its prediction: what is left is to run it.
+struct Plan {
+    entry: Entry,
+    config: ModelConfig,
+    prediction: Prediction,
+    timeline: Timeline,
+}
+
 pub(crate) fn run(args: &Probe) -> Result<Exit> {
     let place = place(args.device, card(&args.target)?)?;
     match &args.suite {
-        Some(file) => run_suite(args, &place, &suite::read(file)?),
+        Some(file) => {
+            // A suite takes long: what is wrong with it is said before it begins.
+            let plans: Result<Vec<Plan>> = suite::read(file)?
+                .into_iter()
+                .map(|entry| plan(args, &place, entry).with_context(|| file.display().to_string()))
+                .collect();
+            let plans = plans?;
+            records::prepare(&args.out)?;
+            run_suite(args, &place, &plans)
+        }
         None => {
             let model = args.model.clone().unwrap_or_default();
-            run_one(
+            let plan = plan(
                 args,
                 &place,
-                &Entry {
+                Entry {
                     model,
                     workload: args.workload.workload(),
                 },
-            )
+            )?;
+            records::prepare(&args.out)?;
+            run_one(args, &place, &plan)
         }
     }
+}
+
+fn plan(args: &Probe, place: &Place, entry: Entry) -> Result<Plan> {
+    let config = model::model(&entry.model)?;
+    let answer = predict_with_timeline(&Question {
+        model: &entry.model,
+        config: &config,
+        workload: &entry.workload,
+        flavour: if place.cuda.is_some() {
+            Flavour::Cuda
+        } else {
+            Flavour::Cpu
+        },
+        gpu: place.known,
+        capacity: args.target.capacity,
+        range: true,
+    });
+    let (prediction, timeline) = answer.with_context(|| quoted(&entry.model))?;
+    Ok(Plan {
+        entry,
+        config,
+        prediction,
+        timeline,
+    })
 }
 
 fn place(device: Device, asked: Option<&'static Gpu>) -> Result<Place> {
@@ -69,30 +115,27 @@ fn place(device: Device, asked: Option<&'static Gpu>) -> Result<Place> {
     Ok(Place { cuda, card, known })
 }
 
-fn run_one(args: &Probe, place: &Place, entry: &Entry) -> Result<Exit> {
-    let progress = output::spinner(format!("running {} on {}", entry.model, device_name(place)));
-    let (prediction, timeline, record) = measure(args, place, entry)?;
+fn run_one(args: &Probe, place: &Place, plan: &Plan) -> Result<Exit> {
+    let progress = output::spinner(format!(
+        "running {} on {}",
+        plan.entry.model,
+        device_name(place)
+    ));
+    let measured = measure(place, plan);
     progress.finish_and_clear();
+    let (record, prediction) = (measured?, &plan.prediction);
     let file = args.out.join("record.jsonl");
-    records::write(&file, std::slice::from_ref(&record))?;
-    let entries = entries(&prediction, &record);
+    records::append(&file, &record)?;
+    let entries = entries(prediction, &record);
     let drawn = [
-        charts::timeline(&prediction, &timeline),
+        charts::timeline(prediction, &plan.timeline),
         charts::components(&record.model, &record.workload, &entries),
     ];
     let drawn = charts::write(&args.out, &drawn, args.png)?;
     if args.json {
-        output::print_json(&serde_json::json!({
-            "schema": SCHEMA,
-            "predicted": prediction,
-            "measured": record.measured,
-            "device": record.device,
-            "outcome": record.outcome,
-            "error": record.error,
-            "record": file,
-        }))?;
+        output::print_json(&answer(prediction, &record, &file))?;
     } else {
-        output::print(&text(&prediction, &record, &entries))?;
+        output::print(&text(prediction, &record, &entries))?;
         output::remark(&format!("record: {}", file.display()));
         for file in drawn {
             output::remark(&format!("chart: {}", file.display()));
@@ -105,15 +148,28 @@ fn run_one(args: &Probe, place: &Place, entry: &Entry) -> Result<Exit> {
     }
 }
 
-fn run_suite(args: &Probe, place: &Place, entries: &[Entry]) -> Result<Exit> {
+/// What `--json` prints of a run.
+fn answer(prediction: &Prediction, record: &Record, file: &Path) -> serde_json::Value {
+    serde_json::json!({
+        "schema": SCHEMA,
+        "predicted": prediction,
+        "measured": record.measured,
+        "device": record.device,
+        "outcome": record.outcome,
+        "error": record.error,
+        "record": file,
+    })
+}
+
+fn run_suite(args: &Probe, place: &Place, plans: &[Plan]) -> Result<Exit> {
     let file = args.out.join("records.jsonl");
-    let bar = output::bar(entries.len());
-    let mut done: Vec<Record> = Vec::new();
+    let bar = output::bar(plans.len());
     let mut failed = 0;
-    for entry in entries {
-        bar.set_message(format!("{} {}", entry.model, entry.workload.describe()));
-        let (prediction, _, record) = measure(args, place, entry)?;
-        let line = match (record.outcome, off(&prediction, &record)) {
+    for plan in plans {
+        let what = format!("{} {}", plan.entry.model, plan.entry.workload.describe());
+        bar.set_message(what.clone());
+        let record = measure(place, plan)?;
+        let line = match (record.outcome, off(&plan.prediction, &record)) {
             (RunOutcome::Ok, Some(0)) => "exact".to_owned(),
             (RunOutcome::Ok, Some(off)) => format!("off by {off} B"),
             (outcome, _) => {
@@ -121,50 +177,31 @@ fn run_suite(args: &Probe, place: &Place, entries: &[Entry]) -> Result<Exit> {
                 format!("{outcome}: {}", record.error.as_deref().unwrap_or_default())
             }
         };
-        bar.suspend(|| {
-            output::remark(&format!(
-                "{} {}: {line}",
-                entry.model,
-                entry.workload.describe()
-            ));
-        });
-        done.push(record);
         // After every run: a suite that is stopped has lost nothing.
-        records::write(&file, &done)?;
+        records::append(&file, &record)?;
+        bar.suspend(|| output::remark(&format!("{what}: {line}")));
+        if args.json {
+            output::print(&answer(&plan.prediction, &record, &file).to_string())?;
+        }
         bar.inc(1);
     }
     bar.finish_and_clear();
     output::remark(&format!("records: {}", file.display()));
     if failed > 0 {
-        bail!("{failed} of {} probes failed", entries.len());
+        bail!("{failed} of {} probes failed", plans.len());
     }
     Ok(Exit::Fine)
 }
 
-fn measure(args: &Probe, place: &Place, entry: &Entry) -> Result<(Prediction, Timeline, Record)> {
-    let config = model::model(&entry.model)?;
-    let (prediction, timeline) = predict_with_timeline(&Question {
-        model: &entry.model,
-        config: &config,
-        workload: &entry.workload,
-        flavour: if place.cuda.is_some() {
-            Flavour::Cuda
-        } else {
-            Flavour::Cpu
-        },
-        gpu: place.known,
-        capacity: args.target.capacity,
-        range: true,
-    })?;
+fn measure(place: &Place, plan: &Plan) -> Result<Record> {
     let job = Job {
-        config,
-        workload: entry.workload.clone(),
+        config: plan.config.clone(),
+        workload: plan.entry.workload.clone(),
         cuda: place.cuda,
         steps: STEPS,
     };
     let ended = child::run(&job)?;
-    let record = record(place, entry, ended);
-    Ok((prediction, timeline, record))
+    Ok(record(place, &plan.entry, ended))
 }
 
 fn device_name(place: &Place) -> String {
@@ -193,12 +230,11 @@ fn record(place: &Place, entry: &Entry, ended: Ended) -> Record {
     record
 }
 
-/// Twelve hexadecimal digits of what ran and what was measured.
+/// Twelve hexadecimal digits that no other record has: of what ran, and when.
 fn id(record: &Record) -> String {
     let mut hasher = DefaultHasher::new();
     (&record.model, &record.workload, &record.device, &record.gpu).hash(&mut hasher);
-    record.measured.peak_requested.hash(&mut hasher);
-    (record.measured.nvml_used, record.measured.nvml_samples).hash(&mut hasher);
+    (SystemTime::now(), std::process::id()).hash(&mut hasher);
     format!("{:012x}", hasher.finish() >> 16)
 }
 

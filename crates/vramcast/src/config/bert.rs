@@ -43,6 +43,7 @@ const MOST_LAYERS: u64 = 4096;
 
 pub(super) fn resolve(json: &Value) -> Result<ModelConfig, ConfigError> {
     let fields = Fields(json);
+    fields.refuse_what_is_not_modelled()?;
     let hidden_dropout_prob = fields.probability("hidden_dropout_prob", 0.1)?;
     let config = Config {
         vocab_size: fields.size("vocab_size")?,
@@ -108,6 +109,25 @@ struct Fields<'a>(&'a Value);
 impl Fields<'_> {
     fn get(&self, field: &'static str) -> Option<&Value> {
         self.0.get(field).filter(|v| !v.is_null())
+    }
+
+    /// Settings that change what is allocated, in ways that no model here follows.
+    fn refuse_what_is_not_modelled(&self) -> Result<(), ConfigError> {
+        let plain = |field: &'static str, plain: &[Value]| match self.get(field) {
+            Some(value) if !plain.contains(value) => Err(ConfigError::Field {
+                field,
+                problem: format!("is {value}, which is not predicted; known: {}", plain[0]),
+            }),
+            _ => Ok(()),
+        };
+        plain("position_embedding_type", &["absolute".into()])?;
+        plain("is_decoder", &[false.into()])?;
+        plain("add_cross_attention", &[false.into()])?;
+        plain("tie_word_embeddings", &[true.into()])?;
+        plain(
+            "pruned_heads",
+            &[serde_json::json!({}), serde_json::json!([])],
+        )
     }
 
     fn size(&self, field: &'static str) -> Result<u64, ConfigError> {
@@ -176,10 +196,16 @@ impl Fields<'_> {
         if self.get("num_labels").is_some() {
             return self.size("num_labels");
         }
-        let named = self
-            .get("id2label")
-            .and_then(Value::as_object)
-            .map(|m| m.len() as u64);
-        Ok(named.filter(|&n| n > 0).unwrap_or(2))
+        let Some(labels) = self.get("id2label") else {
+            return Ok(2);
+        };
+        let named = labels
+            .as_object()
+            .map(|labels| labels.len() as u64)
+            .filter(|&n| n > 0);
+        named.ok_or_else(|| ConfigError::Field {
+            field: "id2label",
+            problem: format!("is {labels}, not an object of labels"),
+        })
     }
 }
