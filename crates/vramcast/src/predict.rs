@@ -144,8 +144,9 @@ pub struct Prediction {
     /// The highest.
     pub peak_nvml_high: Bytes,
     /// The smallest allocator capacity with which the job still runs. The driver takes a chunk only
-    /// when none can be moved and does not try again, so it is what is reserved: on an H200 with all
-    /// but so much memory taken, a run that reserved 804 chunks failed with room for 803.
+    /// when none can be moved, and does not try again, so it is what is reserved: with another
+    /// process holding the rest of the card, a run that reserves 804 chunks ran with room for 806
+    /// and failed with room for 803 (`reports/records/candle-h200-ballast.jsonl`).
     pub need: Bytes,
     /// The phase of the peak.
     pub peak_phase: Phase,
