@@ -146,7 +146,8 @@ pub struct Prediction {
     /// The smallest allocator capacity with which the job still runs. The driver takes a chunk only
     /// when none can be moved, and does not try again, so it is what is reserved: with another
     /// process holding the rest of the card, a run that reserves 804 chunks ran with room for 806
-    /// and failed with room for 803 (`reports/records/candle-h200-ballast.jsonl`).
+    /// and failed with room for 803. Not explained: an inference run that reserves 368 failed with
+    /// room for 370 (`reports/records/candle-h200-ballast.jsonl`).
     pub need: Bytes,
     /// The phase of the peak.
     pub peak_phase: Phase,
