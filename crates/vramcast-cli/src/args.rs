@@ -15,8 +15,8 @@ use vramcast::workload::{Attention, Code, Mode, Optimizer, Precision, Runtime, T
     name = "vramcast",
     version,
     max_term_width = 100,
-    after_help = "Exit status: 0 it fits, or the check passed; 1 it does not fit, or the check \
-                  failed; 2 the question could not be answered.\n\nExamples:\n  \
+    after_help = "Exit status: 0 it fits, or nothing says that it does not; 1 it does not fit; \
+                  2 the question could not be answered.\n\nExamples:\n  \
                   vramcast predict bert-large-uncased --batch 16 --seq 512 --gpu a100-40gb\n  \
                   vramcast probe bert-base-uncased --batch 1 --seq 32\n  \
                   vramcast gpus"

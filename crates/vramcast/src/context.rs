@@ -21,6 +21,16 @@ pub struct Context {
     pub source: Option<&'static str>,
 }
 
+impl Context {
+    /// Where there is no device.
+    pub const NOTHING: Self = Self {
+        bytes: Bytes(0),
+        low: Bytes(0),
+        high: Bytes(0),
+        source: None,
+    };
+}
+
 struct Row {
     gpu: &'static str,
     runtime: Runtime,

@@ -196,8 +196,15 @@ pub fn predict_with_timeline(
     let (timeline, outcome) = run(config, workload, flavour, 1)?;
     let phases = timeline.phase_peaks();
     let peak = highest(&phases).ok_or(TooLarge)?;
-    let reserved = reserved(&timeline, Bytes(peak.bytes), question.range)?;
-    let context = context(gpu, workload.runtime);
+    let requested = Bytes(peak.bytes);
+    // On the CPU there is no pool and no context: what is requested is all.
+    let (reserved, context) = match flavour {
+        Flavour::Cpu => (Reserved::exactly(requested), Context::NOTHING),
+        Flavour::Cuda => (
+            reserved(&timeline, requested, question.range)?,
+            context(gpu, workload.runtime),
+        ),
+    };
     let capacity = question
         .capacity
         .or_else(|| gpu.map(|gpu| Bytes(gpu.capacity().0)));
@@ -257,17 +264,23 @@ struct Reserved {
     high: Bytes,
 }
 
+impl Reserved {
+    fn exactly(bytes: Bytes) -> Self {
+        Self {
+            low: bytes,
+            bytes,
+            high: bytes,
+        }
+    }
+}
+
 /// No card has so much: what lies beyond is not replayed.
 const BEYOND_CARDS: u64 = 1 << 44;
 
 /// Replays a timeline on the reference host and, for a range, on the fastest and the slowest.
 fn reserved(timeline: &Timeline, requested: Bytes, range: bool) -> Result<Reserved, TooLarge> {
     if requested.0 > BEYOND_CARDS {
-        return Ok(Reserved {
-            low: requested,
-            bytes: requested,
-            high: requested,
-        });
+        return Ok(Reserved::exactly(requested));
     }
     let at = |percent| {
         let pace = Pace::Timed(pace::rates(percent));
@@ -275,11 +288,7 @@ fn reserved(timeline: &Timeline, requested: Bytes, range: bool) -> Result<Reserv
         Ok(Bytes(replay.peak_reserved))
     };
     let bytes = at(100)?;
-    let mut reserved = Reserved {
-        low: bytes,
-        bytes,
-        high: bytes,
-    };
+    let mut reserved = Reserved::exactly(bytes);
     if range {
         for percent in pace::HOST_RANGE {
             let other = at(percent)?;
