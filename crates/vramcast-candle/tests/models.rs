@@ -45,7 +45,7 @@ fn inputs(labels: Option<(u64, u64)>) -> Inputs<Tensor> {
     let ids = |value: fn(u64) -> u32| REAL.ids(&[BATCH, SEQ], value).unwrap();
     Inputs {
         input_ids: ids(|i| (i * 7 % 60) as u32),
-        token_type_ids: ids(|i| (i % 2) as u32),
+        token_type_ids: Some(ids(|i| (i % 2) as u32)),
         attention_mask: ids(|i| u32::from(!(SEQ + 5..2 * SEQ).contains(&i))),
         labels: labels
             .map(|(count, classes)| REAL.ids(&[count], |i| (i % classes) as u32).unwrap()),
@@ -82,11 +82,11 @@ fn the_encoder_computes_what_candle_transformers_computes() {
         let batch = inputs(None);
         let Model::Bert(model) = &model;
         let vocabulary = Vocabulary::new(&REAL, Mode::Infer);
-        let ours = bert::encode(&vocabulary, model, &batch, SEQ).unwrap();
+        let ours = bert::encode(&vocabulary, model, &batch, SEQ).unwrap().0;
         let theirs = theirs
             .forward(
                 &batch.input_ids,
-                &batch.token_type_ids,
+                batch.token_type_ids.as_ref().unwrap(),
                 Some(&batch.attention_mask),
             )
             .unwrap();
@@ -114,7 +114,7 @@ fn the_masked_language_model_computes_what_candle_transformers_computes() {
     let theirs = theirs
         .forward(
             &batch.input_ids,
-            &batch.token_type_ids,
+            batch.token_type_ids.as_ref().unwrap(),
             Some(&batch.attention_mask),
         )
         .unwrap();

@@ -53,7 +53,7 @@ pub struct LayerNorm<T> {
     pub eps: f64,
 }
 
-/// Queries, keys and values of one attention, each `[batch, seq, hidden]`.
+/// Queries, keys and values of one attention, as [`Backend::project`] gave them.
 #[derive(Debug)]
 pub struct Heads<T> {
     /// Queries.
@@ -66,10 +66,21 @@ pub struct Heads<T> {
     pub heads: u64,
 }
 
+/// What attention gives.
+#[derive(Debug)]
+pub struct Attended<T> {
+    /// `[B, S, H]`.
+    pub context: T,
+    /// The weights, where the runtime hands them to the layer, which then holds them to its end.
+    pub weights: Option<T>,
+}
+
 /// Who runs a model. Shapes: `B` batch, `S` sequence, `H` hidden, `V` vocabulary, `N` rows.
-pub trait Backend {
+pub trait Backend: Sized {
     /// A value, cheap to clone; its memory is given back when the last clone dies.
-    type Tensor: Clone;
+    type Tensor: Clone + 'static;
+    /// What attention adds to its scores; nothing, where the runtime leaves it out.
+    type Mask: Clone + 'static;
     /// What can go wrong.
     type Error;
 
@@ -80,6 +91,35 @@ pub trait Backend {
     fn parameter(&self, name: &str, shape: &[u64], init: Init)
     -> Result<Self::Tensor, Self::Error>;
 
+    /// Ids `0..len`, or that many zeros, that the model keeps beside its parameters; `None` where
+    /// the runtime's model keeps none.
+    ///
+    /// # Errors
+    /// The runtime's.
+    fn ids_buffer(&self, name: &str, len: u64) -> Result<Option<Self::Tensor>, Self::Error>;
+
+    /// Says that an encoder, whose buffer of positions is given, is built and initializes itself.
+    ///
+    /// # Errors
+    /// The runtime's.
+    fn encoder_built(&self, positions: Option<&Self::Tensor>) -> Result<(), Self::Error>;
+
+    /// The decoder of a language model, whose weight is the word table, and the transform before it.
+    /// The bias is the first of the head's parameters; when it is made is the runtime's to say.
+    ///
+    /// # Errors
+    /// The runtime's, and those of `transform`.
+    fn tied_decoder<R>(
+        &self,
+        table: &Self::Tensor,
+        bias: &str,
+        transform: impl FnOnce() -> Result<R, Self::Error>,
+    ) -> Result<(R, Linear<Self::Tensor>), Self::Error>;
+
+    /// A local that the Hugging Face code still holds where a model file drops it, for runtimes
+    /// that follow the one; `None` for those that follow the other.
+    fn held<V: Clone>(&self, local: &V) -> Option<V>;
+
     /// Runs a part of the model, naming it for the timeline.
     ///
     /// # Errors
@@ -89,6 +129,28 @@ pub trait Backend {
         scope: Scope,
         part: impl FnOnce() -> Result<R, Self::Error>,
     ) -> Result<R, Self::Error>;
+
+    /// Runs a layer, which the runtime may run again in the backward pass instead of keeping what
+    /// it saved.
+    ///
+    /// # Errors
+    /// Those of `layer`.
+    fn layer(
+        &self,
+        hidden: &Self::Tensor,
+        layer: impl Fn(&Self, &Self::Tensor) -> Result<Self::Tensor, Self::Error> + 'static,
+    ) -> Result<Self::Tensor, Self::Error>;
+
+    /// `[B, S]` token types: those given, else zeros, which `kept` may hold already.
+    ///
+    /// # Errors
+    /// The runtime's.
+    fn token_types(
+        &self,
+        ids: &Self::Tensor,
+        given: Option<&Self::Tensor>,
+        kept: Option<&Self::Tensor>,
+    ) -> Result<Self::Tensor, Self::Error>;
 
     /// `[B, S]` ids, `[V, H]` table: `[B, S, H]`.
     ///
@@ -114,7 +176,18 @@ pub trait Backend {
     ///
     /// # Errors
     /// The runtime's.
-    fn padding_mask(&self, mask: &Self::Tensor) -> Result<Self::Tensor, Self::Error>;
+    fn padding_mask(&self, mask: &Self::Tensor) -> Result<Self::Mask, Self::Error>;
+
+    /// `[B, S, H]`: a linear layer whose output is split into heads, as attention takes it.
+    ///
+    /// # Errors
+    /// The runtime's.
+    fn project(
+        &self,
+        x: &Self::Tensor,
+        layer: &Linear<Self::Tensor>,
+        heads: u64,
+    ) -> Result<Self::Tensor, Self::Error>;
 
     /// `[.., in]`: `[.., out]`.
     ///
@@ -158,16 +231,16 @@ pub trait Backend {
         function: Activation,
     ) -> Result<Self::Tensor, Self::Error>;
 
-    /// Attention of every position to every position that `mask` leaves: `[B, S, H]`.
+    /// Attention of every position to every position that `mask` leaves.
     ///
     /// # Errors
     /// The runtime's.
     fn attention(
         &self,
         heads: Heads<Self::Tensor>,
-        mask: &Self::Tensor,
+        mask: &Self::Mask,
         dropout: f64,
-    ) -> Result<Self::Tensor, Self::Error>;
+    ) -> Result<Attended<Self::Tensor>, Self::Error>;
 
     /// `[B, S, H]`: `[B, H]` of the first position.
     ///

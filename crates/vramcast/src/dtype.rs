@@ -8,6 +8,14 @@ use serde::{Deserialize, Serialize};
 pub enum DType {
     /// Masks and comparisons.
     U8,
+    /// Truth values, as PyTorch stores them.
+    Bool,
+    /// Token ids, as PyTorch takes them.
+    I64,
+    /// Half of single precision's bits with its exponent.
+    Bf16,
+    /// IEEE half precision.
+    F16,
     /// Token ids, as candle takes them.
     U32,
     /// IEEE single precision.
@@ -18,7 +26,9 @@ impl DType {
     /// Bits of one element.
     pub const fn bits(self) -> u64 {
         match self {
-            Self::U8 => 8,
+            Self::U8 | Self::Bool => 8,
+            Self::Bf16 | Self::F16 => 16,
+            Self::I64 => 64,
             Self::U32 | Self::F32 => 32,
         }
     }

@@ -11,7 +11,7 @@ use crate::pace;
 use crate::record::SCHEMA;
 use crate::shadow::candle::{Flavour, run};
 use crate::timeline::{Category, Phase, Timeline, highest};
-use crate::workload::{Attention, Code, Mode, Precision, Runtime, Task, Workload};
+use crate::workload::{Attention, Code, Mode, Optimizer, Precision, Runtime, Task, Workload};
 use serde::{Deserialize, Serialize};
 
 /// Steps that a prediction replays and a probe runs: the second shows what the first leaves behind.
@@ -376,7 +376,15 @@ fn check(config: &ModelConfig, workload: &Workload) -> Result<(), PredictError> 
             "batch {batch} times sequence {seq} is more tokens than 32 bits count"
         ));
     }
-    let Runtime::Candle = workload.runtime;
+    if workload.runtime != Runtime::Candle {
+        return refuse("only candle is predicted so far; use --runtime candle".to_owned());
+    }
+    if !matches!(workload.optimizer, Optimizer::Adamw | Optimizer::Sgd) {
+        return refuse(format!(
+            "candle has no optimizer {}; known: adamw, sgd",
+            workload.optimizer
+        ));
+    }
     if workload.precision != Precision::Fp32 {
         return refuse(format!(
             "candle is predicted in fp32 so far, not in {}",

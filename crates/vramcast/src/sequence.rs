@@ -3,7 +3,7 @@
 //! One order is nobody's: candle's gradients lie in a hash map, and die in its order. So a run of
 //! frees without an allocation between may be in any order, if it is long enough to be such a drop.
 
-use crate::timeline::{Event, Timeline};
+use crate::timeline::{Event, Phase, Timeline};
 
 /// What was seen. Buffers are numbered in the order of their allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,16 +18,29 @@ pub enum Seen {
 const SHORTEST_DROP: usize = 8;
 
 /// The first event that differs, told with what the timeline knows of it; `None` if there is none.
+/// Long drops may be in any order.
 pub fn first_difference(timeline: &Timeline, seen: &[Seen]) -> Option<String> {
-    let predicted: Vec<Seen> = timeline
-        .events
-        .iter()
-        .filter_map(|event| match *event {
-            Event::Alloc(b) => Some(Seen::Alloc(timeline.buffers[b as usize].bytes)),
-            Event::Free(b) => Some(Seen::Free(b)),
-            Event::Begin(_) | Event::Synchronize => None,
-        })
-        .collect();
+    let everywhere = [Phase::Load, Phase::Forward, Phase::Backward, Phase::Step];
+    first_difference_but(timeline, seen, &everywhere)
+}
+
+/// [`first_difference`] where the order of long drops counts, but in some phases.
+pub fn first_difference_but(
+    timeline: &Timeline,
+    seen: &[Seen],
+    unordered: &[Phase],
+) -> Option<String> {
+    let mut phase = Phase::Load;
+    let told = timeline.events.iter().filter_map(|event| match *event {
+        Event::Alloc(b) => Some((Seen::Alloc(timeline.buffers[b as usize].bytes), phase)),
+        Event::Free(b) => Some((Seen::Free(b), phase)),
+        Event::Begin(next) => {
+            phase = next;
+            None
+        }
+        Event::Synchronize => None,
+    });
+    let (predicted, phases): (Vec<Seen>, Vec<Phase>) = told.unzip();
     let mut at = 0;
     while at < predicted.len().min(seen.len()) {
         if predicted[at] == seen[at] {
@@ -41,7 +54,8 @@ pub fn first_difference(timeline: &Timeline, seen: &[Seen]) -> Option<String> {
             .take_while(|e| matches!(e, Seen::Free(_)));
         at -= agreeing.count();
         let (ours, theirs) = (frees(&predicted[at..]), frees(&seen[at..]));
-        if ours.len() < SHORTEST_DROP || ours != theirs {
+        let may_differ = ours.len() >= SHORTEST_DROP && unordered.contains(&phases[at]);
+        if !may_differ || ours != theirs {
             return Some(tell(timeline, &predicted, seen, at));
         }
         at += ours.len();
@@ -90,7 +104,7 @@ fn tell(timeline: &Timeline, predicted: &[Seen], seen: &[Seen], at: usize) -> St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timeline::{Buffer, Category, Phase, ScopeId, Work};
+    use crate::timeline::{Buffer, Category, ScopeId, Work};
 
     /// A timeline of four-byte buffers.
     fn timeline(events: &[Event], buffers: usize) -> Timeline {

@@ -132,11 +132,17 @@ pub enum Attention {
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum Optimizer {
-    /// Two moments a parameter.
+    /// Two moments a parameter. In PyTorch its default, which updates all parameters at once.
     #[default]
     Adamw,
+    /// PyTorch's, one parameter after another.
+    AdamwSingle,
+    /// PyTorch's, in one kernel.
+    AdamwFused,
     /// No state.
     Sgd,
+    /// One moment a parameter.
+    SgdMomentum,
 }
 
 /// The software that runs the job.
@@ -160,6 +166,8 @@ pub enum Runtime {
     /// candle 0.11.1.
     #[default]
     Candle,
+    /// PyTorch 2.11 with transformers 5.
+    Torch,
 }
 
 /// Whose model code runs on candle.

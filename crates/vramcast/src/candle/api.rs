@@ -19,7 +19,7 @@ pub enum Leaf {
 #[allow(clippy::missing_errors_doc)]
 pub trait Candle {
     /// `Tensor`.
-    type Tensor: Clone;
+    type Tensor: Clone + 'static;
     /// `GradStore`.
     type Grads;
     /// `AdamW` or `SGD`.

@@ -66,8 +66,11 @@ pub fn run<C: Candle>(
         }
         Mode::Train => {
             let mut optimizer = match workload.optimizer {
-                Optimizer::Adamw => candle.adamw(&parameters)?,
-                Optimizer::Sgd => candle.sgd(&parameters)?,
+                // candle has one of each; a question for another is refused before it comes here.
+                Optimizer::Adamw | Optimizer::AdamwSingle | Optimizer::AdamwFused => {
+                    candle.adamw(&parameters)?
+                }
+                Optimizer::Sgd | Optimizer::SgdMomentum => candle.sgd(&parameters)?,
             };
             for _ in 0..steps {
                 candle.begin(Phase::Forward)?;
@@ -124,7 +127,7 @@ fn inputs<C: Candle>(
         };
         Ok(Inputs {
             input_ids,
-            token_type_ids,
+            token_type_ids: Some(token_type_ids),
             attention_mask,
             labels,
         })

@@ -2,7 +2,7 @@
 //! fused kernels, which sever the graph silently, are not used.
 
 use super::api::{Candle, Leaf};
-use crate::backend::{Activation, Backend, Heads, Init, LayerNorm, Linear};
+use crate::backend::{Activation, Attended, Backend, Heads, Init, LayerNorm, Linear};
 use crate::timeline::{Category, Scope};
 use crate::workload::Mode;
 use std::cell::RefCell;
@@ -48,6 +48,7 @@ impl<'a, C: Candle> Vocabulary<'a, C> {
 
 impl<C: Candle> Backend for Vocabulary<'_, C> {
     type Tensor = C::Tensor;
+    type Mask = C::Tensor;
     type Error = C::Error;
 
     fn parameter(&self, name: &str, shape: &[u64], init: Init) -> Result<C::Tensor, C::Error> {
@@ -63,6 +64,33 @@ impl<C: Candle> Backend for Vocabulary<'_, C> {
         Ok(made)
     }
 
+    fn ids_buffer(&self, _: &str, _: u64) -> Result<Option<C::Tensor>, C::Error> {
+        Ok(None)
+    }
+
+    fn encoder_built(&self, _: Option<&C::Tensor>) -> Result<(), C::Error> {
+        Ok(())
+    }
+
+    fn tied_decoder<R>(
+        &self,
+        table: &C::Tensor,
+        bias: &str,
+        transform: impl FnOnce() -> Result<R, C::Error>,
+    ) -> Result<(R, Linear<C::Tensor>), C::Error> {
+        let rows = self.candle.dims(table).first().copied().unwrap_or_default();
+        let bias = self.parameter(bias, &[rows], Init::Zeros)?;
+        let decoder = Linear {
+            weight: table.clone(),
+            bias,
+        };
+        Ok((transform()?, decoder))
+    }
+
+    fn held<V: Clone>(&self, _: &V) -> Option<V> {
+        None
+    }
+
     fn within<R>(
         &self,
         scope: Scope,
@@ -72,6 +100,26 @@ impl<C: Candle> Backend for Vocabulary<'_, C> {
         let result = part();
         self.candle.enter(before);
         result
+    }
+
+    fn layer(
+        &self,
+        hidden: &C::Tensor,
+        layer: impl Fn(&Self, &C::Tensor) -> Result<C::Tensor, C::Error>,
+    ) -> Result<C::Tensor, C::Error> {
+        layer(self, hidden)
+    }
+
+    fn token_types(
+        &self,
+        ids: &C::Tensor,
+        given: Option<&C::Tensor>,
+        _: Option<&C::Tensor>,
+    ) -> Result<C::Tensor, C::Error> {
+        match given {
+            Some(given) => Ok(given.clone()),
+            None => self.candle.ids(&self.candle.dims(ids), |_| 0),
+        }
     }
 
     fn embedding(&self, ids: &C::Tensor, table: &C::Tensor) -> Result<C::Tensor, C::Error> {
@@ -94,6 +142,15 @@ impl<C: Candle> Backend for Vocabulary<'_, C> {
 
     fn linear(&self, x: &C::Tensor, layer: &Linear<C::Tensor>) -> Result<C::Tensor, C::Error> {
         self.begin().linear(x, &layer.weight, &layer.bias)
+    }
+
+    fn project(
+        &self,
+        x: &C::Tensor,
+        layer: &Linear<C::Tensor>,
+        _: u64,
+    ) -> Result<C::Tensor, C::Error> {
+        self.linear(x, layer)
     }
 
     fn layer_norm(
@@ -127,7 +184,7 @@ impl<C: Candle> Backend for Vocabulary<'_, C> {
         heads: Heads<C::Tensor>,
         mask: &C::Tensor,
         dropout: f64,
-    ) -> Result<C::Tensor, C::Error> {
+    ) -> Result<Attended<C::Tensor>, C::Error> {
         let c = self.begin();
         let query = self.split_heads(heads.query, heads.heads)?;
         let key = self.split_heads(heads.key, heads.heads)?;
@@ -143,7 +200,11 @@ impl<C: Candle> Backend for Vocabulary<'_, C> {
         let context = c.matmul(&weights, &value)?;
         drop((weights, value));
         let context = c.contiguous(&c.transpose(&context, 1, 2)?)?;
-        c.flatten_from(&context, 2)
+        let context = c.flatten_from(&context, 2)?;
+        Ok(Attended {
+            context,
+            weights: None,
+        })
     }
 
     fn first_token(&self, x: &C::Tensor) -> Result<C::Tensor, C::Error> {

@@ -5,17 +5,18 @@
 //! language model is the word embedding table itself, as there.
 
 use super::Inputs;
-use crate::backend::{Activation, Backend, Heads, Init, LayerNorm, Linear};
+use crate::backend::{Activation, Attended, Backend, Heads, Init, LayerNorm, Linear};
 use crate::config::bert::Config;
 use crate::timeline::Scope;
 use crate::workload::Task;
+use std::rc::Rc;
 
 /// A built BERT.
 #[derive(Debug)]
 pub struct Bert<T> {
     config: Config,
     embeddings: Embeddings<T>,
-    layers: Vec<Layer<T>>,
+    layers: Vec<Rc<Layer<T>>>,
     head: Head<T>,
 }
 
@@ -25,6 +26,8 @@ struct Embeddings<T> {
     position: T,
     token_type: T,
     norm: LayerNorm<T>,
+    positions: Option<T>,
+    token_types: Option<T>,
 }
 
 #[derive(Debug)]
@@ -70,26 +73,36 @@ pub fn build<B: Backend>(
         .map(|i| {
             backend.within(layer_scope(i), || {
                 make.layer(&format!("{encoder}encoder.layer.{i}"))
+                    .map(Rc::new)
             })
         })
         .collect::<Result<_, _>>()?;
     let h = config.hidden_size;
-    let head = match task {
-        Task::Base => Head::Pooler(make.linear("pooler.dense", h, h)?),
-        Task::SequenceClassification => Head::Classifier {
-            pooler: make.linear("bert.pooler.dense", h, h)?,
+    let pooler = match task {
+        Task::MaskedLm => None,
+        Task::Base | Task::SequenceClassification => {
+            Some(make.linear(&format!("{encoder}pooler.dense"), h, h)?)
+        }
+    };
+    backend.encoder_built(embeddings.positions.as_ref())?;
+    let head = match (task, pooler) {
+        (Task::SequenceClassification, Some(pooler)) => Head::Classifier {
+            pooler,
             classifier: make.linear("classifier", h, config.num_labels)?,
         },
-        Task::MaskedLm => {
-            let bias =
-                backend.parameter("cls.predictions.bias", &[config.vocab_size], Init::Zeros)?;
+        (_, Some(pooler)) => Head::Pooler(pooler),
+        (_, None) => {
+            let ((transform, norm), decoder) =
+                backend.tied_decoder(&embeddings.word, "cls.predictions.bias", || {
+                    Ok((
+                        make.linear("cls.predictions.transform.dense", h, h)?,
+                        make.norm("cls.predictions.transform.LayerNorm")?,
+                    ))
+                })?;
             Head::MaskedLm {
-                transform: make.linear("cls.predictions.transform.dense", h, h)?,
-                norm: make.norm("cls.predictions.transform.LayerNorm")?,
-                decoder: Linear {
-                    weight: embeddings.word.clone(),
-                    bias,
-                },
+                transform,
+                norm,
+                decoder,
             }
         }
     };
@@ -164,6 +177,12 @@ impl<B: Backend> Maker<'_, B> {
                         c.type_vocab_size,
                     )?,
                     norm: self.norm(&format!("{name}.LayerNorm"))?,
+                    positions: self
+                        .backend
+                        .ids_buffer("position_ids", c.max_position_embeddings)?,
+                    token_types: self
+                        .backend
+                        .ids_buffer("token_type_ids", c.max_position_embeddings)?,
                 })
             },
         )
@@ -184,7 +203,11 @@ impl<B: Backend> Maker<'_, B> {
     }
 }
 
-/// The output of the head: `[B, H]` pooled, `[B, labels]` or `[B, S, V]` logits.
+/// The output of a head, and the sequence where it is held longer.
+pub type Output<B> = (<B as Backend>::Tensor, Option<<B as Backend>::Tensor>);
+
+/// The output of the head: `[B, H]` pooled, `[B, labels]` or `[B, S, V]` logits. With it, what the
+/// model's frame holds until the loss is computed.
 ///
 /// # Errors
 /// The backend's.
@@ -193,41 +216,47 @@ pub fn forward<B: Backend>(
     model: &Bert<B::Tensor>,
     inputs: &Inputs<B::Tensor>,
     seq: u64,
-) -> Result<B::Tensor, B::Error> {
-    let sequence = encode(backend, model, inputs, seq)?;
+) -> Result<Output<B>, B::Error> {
+    let (sequence, frame) = encode(backend, model, inputs, seq)?;
+    let held = backend.held(&sequence);
     let config = &model.config;
-    match &model.head {
-        Head::Pooler(pooler) => pool(backend, pooler, &sequence),
+    let output = match &model.head {
+        Head::Pooler(pooler) => {
+            let pooled = pool(backend, pooler, &sequence)?;
+            drop(frame);
+            pooled
+        }
         Head::Classifier { pooler, classifier } => {
             let pooled = pool(backend, pooler, &sequence)?;
-            backend.within(
-                Scope {
-                    module: "classifier",
-                    index: None,
-                },
-                || {
-                    let pooled = backend.dropout(pooled, config.classifier_dropout)?;
-                    backend.linear(&pooled, classifier)
-                },
-            )
+            drop(frame);
+            let scope = Scope {
+                module: "classifier",
+                index: None,
+            };
+            backend.within(scope, || {
+                let pooled = backend.dropout(pooled, config.classifier_dropout)?;
+                backend.linear(&pooled, classifier)
+            })?
         }
         Head::MaskedLm {
             transform,
             norm,
             decoder,
-        } => backend.within(
-            Scope {
+        } => {
+            drop(frame);
+            let scope = Scope {
                 module: "cls.predictions",
                 index: None,
-            },
-            || {
+            };
+            backend.within(scope, || {
                 let mut hidden = backend.linear(&sequence, transform)?;
                 hidden = backend.activation(&hidden, config.hidden_act)?;
                 hidden = backend.layer_norm(&hidden, norm)?;
                 backend.linear(&hidden, decoder)
-            },
-        ),
-    }
+            })?
+        }
+    };
+    Ok((output, held))
 }
 
 fn pool<B: Backend>(
@@ -248,6 +277,12 @@ fn pool<B: Backend>(
     )
 }
 
+/// Attention's result, and the weights where they are held to the end of the layer.
+type AttendedLayer<B> = (<B as Backend>::Tensor, Option<<B as Backend>::Tensor>);
+
+/// What the frame of the encoder holds until its pooler is done, in the order of its locals.
+type Frame<B> = (Option<<B as Backend>::Mask>, Option<<B as Backend>::Tensor>);
+
 /// The last layer's output, `[B, S, H]`, which every head starts from.
 ///
 /// # Errors
@@ -257,7 +292,7 @@ pub fn encode<B: Backend>(
     model: &Bert<B::Tensor>,
     inputs: &Inputs<B::Tensor>,
     seq: u64,
-) -> Result<B::Tensor, B::Error> {
+) -> Result<(B::Tensor, Frame<B>), B::Error> {
     let (mut hidden, mask) = backend.within(
         Scope {
             module: "embeddings",
@@ -268,13 +303,21 @@ pub fn encode<B: Backend>(
             Ok((hidden, backend.padding_mask(&inputs.attention_mask)?))
         },
     )?;
+    let frame = (backend.held(&mask), backend.held(&hidden));
     for (i, layer) in model.layers.iter().enumerate() {
+        let (config, layer, mask) = (model.config.clone(), layer.clone(), mask.clone());
         hidden = backend.within(layer_scope(i as u64), || {
-            let attended = attend(backend, &model.config, layer, &hidden, &mask)?;
-            feed_forward(backend, &model.config, layer, attended)
+            backend.layer(&hidden, move |backend, hidden| {
+                let (attended, weights) = attend(backend, &config, &layer, hidden, &mask)?;
+                let held = backend.held(&attended);
+                let output = feed_forward(backend, &config, &layer, attended)?;
+                drop(weights);
+                drop(held);
+                Ok(output)
+            })
         })?;
     }
-    Ok(hidden)
+    Ok((hidden, frame))
 }
 
 fn embed<B: Backend>(
@@ -284,14 +327,19 @@ fn embed<B: Backend>(
     seq: u64,
 ) -> Result<B::Tensor, B::Error> {
     let tables = &model.embeddings;
+    let type_ids = backend.token_types(
+        &inputs.input_ids,
+        inputs.token_type_ids.as_ref(),
+        tables.token_types.as_ref(),
+    )?;
     let words = backend.embedding(&inputs.input_ids, &tables.word)?;
-    let types = backend.embedding(&inputs.token_type_ids, &tables.token_type)?;
+    let types = backend.embedding(&type_ids, &tables.token_type)?;
     let mut embeddings = backend.add(&words, &types)?;
     let positions = backend.position_embedding(&tables.position, seq)?;
     embeddings = backend.add(&embeddings, &positions)?;
     embeddings = backend.layer_norm(&embeddings, &tables.norm)?;
     let embeddings = backend.dropout(embeddings, model.config.hidden_dropout_prob)?;
-    drop((words, types, positions));
+    drop((words, type_ids, types, positions));
     Ok(embeddings)
 }
 
@@ -300,21 +348,28 @@ fn attend<B: Backend>(
     config: &Config,
     layer: &Layer<B::Tensor>,
     hidden: &B::Tensor,
-    mask: &B::Tensor,
-) -> Result<B::Tensor, B::Error> {
+    mask: &B::Mask,
+) -> Result<AttendedLayer<B>, B::Error> {
+    let n = config.num_attention_heads;
     let heads = Heads {
-        query: backend.linear(hidden, &layer.query)?,
-        key: backend.linear(hidden, &layer.key)?,
-        value: backend.linear(hidden, &layer.value)?,
-        heads: config.num_attention_heads,
+        query: backend.project(hidden, &layer.query, n)?,
+        key: backend.project(hidden, &layer.key, n)?,
+        value: backend.project(hidden, &layer.value, n)?,
+        heads: n,
     };
-    let context = backend.attention(heads, mask, config.attention_probs_dropout_prob)?;
+    let Attended { context, weights } =
+        backend.attention(heads, mask, config.attention_probs_dropout_prob)?;
+    let held_context = backend.held(&context);
     let mut output = backend.linear(&context, &layer.attention_output)?;
     drop(context);
     output = backend.dropout(output, config.hidden_dropout_prob)?;
     let sum = backend.add(&output, hidden)?;
+    let held_output = backend.held(&output);
     drop(output);
-    backend.layer_norm(&sum, &layer.attention_norm)
+    let normed = backend.layer_norm(&sum, &layer.attention_norm)?;
+    drop(sum);
+    drop((held_output, held_context));
+    Ok((normed, weights))
 }
 
 fn feed_forward<B: Backend>(
@@ -326,9 +381,14 @@ fn feed_forward<B: Backend>(
     let mut inner = backend.linear(&attended, &layer.intermediate)?;
     inner = backend.activation(&inner, config.hidden_act)?;
     let mut output = backend.linear(&inner, &layer.output)?;
+    let held_inner = backend.held(&inner);
     drop(inner);
     output = backend.dropout(output, config.hidden_dropout_prob)?;
     let sum = backend.add(&output, &attended)?;
+    let held_output = backend.held(&output);
     drop((output, attended));
-    backend.layer_norm(&sum, &layer.output_norm)
+    let normed = backend.layer_norm(&sum, &layer.output_norm)?;
+    drop(sum);
+    drop((held_output, held_inner));
+    Ok(normed)
 }

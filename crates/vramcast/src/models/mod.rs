@@ -15,8 +15,8 @@ use crate::workload::{Mode, Task};
 pub struct Inputs<T> {
     /// `[B, S]`.
     pub input_ids: T,
-    /// `[B, S]`.
-    pub token_type_ids: T,
+    /// `[B, S]`; zeros where none are given.
+    pub token_type_ids: Option<T>,
     /// `[B, S]` of ones and zeros.
     pub attention_mask: T,
     /// `[B]` or `[B * S]`, where the task has labels and trains.
@@ -55,11 +55,11 @@ pub fn forward<B: Backend>(
     seq: u64,
     mode: Mode,
 ) -> Result<B::Tensor, B::Error> {
-    let output = match model {
+    let (output, held) = match model {
         Model::Bert(model) => bert::forward(backend, model, inputs, seq)?,
     };
-    match mode {
-        Mode::Infer => Ok(output),
+    let result = match mode {
+        Mode::Infer => Ok(output.clone()),
         Mode::Train => backend.within(
             Scope {
                 module: "loss",
@@ -70,5 +70,8 @@ pub fn forward<B: Backend>(
                 None => backend.mean_square(&output),
             },
         ),
-    }
+    };
+    drop(held);
+    drop(output);
+    result
 }

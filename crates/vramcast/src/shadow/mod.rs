@@ -5,5 +5,6 @@
 
 pub mod candle;
 mod tape;
+pub mod torch;
 
 pub use tape::Tape;

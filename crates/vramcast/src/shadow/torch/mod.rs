@@ -1,0 +1,562 @@
+//! PyTorch 2.11 with transformers 5, without values: every allocation and free, in order.
+//!
+//! `ops` and `attention` have the operations of the forward pass, `backward` what their nodes do,
+//! `autograd` the engine, `optimizer` the steps. The rules are those that measurements gave
+//! (`facts/torch-memory.md`, `torch-padding.md`), with the source that explains each where one is
+//! known.
+//!
+//! Limits. Every tensor of the models here is contiguous where element-wise operations meet it, so
+//! that results keep the strides of their inputs is not followed. Layer norms of more than 32,768
+//! rows and masks of 131,072 elements and more may make staging buffers that were never measured.
+//! Fused attention is that of an H200; other cards choose other kernels.
+
+mod attention;
+mod autograd;
+mod backward;
+mod layout;
+mod ops;
+mod optimizer;
+mod reduction;
+mod tensor;
+
+use crate::backend::{Activation, Attended, Backend, Heads, Init, LayerNorm, Linear};
+use crate::bytes::TooLarge;
+use crate::config::ModelConfig;
+use crate::dtype::DType;
+use crate::models::{self, Inputs};
+use crate::timeline::{Category, Phase, Scope, Timeline};
+use crate::workload::{Attention, Mode, Precision, Task, Workload};
+use backward::Kind;
+use layout::Layout;
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::rc::Rc;
+use tensor::{Device, Tensor};
+
+/// The version of PyTorch whose allocations are followed.
+pub const VERSION: &str = "2.11.0";
+
+/// What PyTorch's allocations depend on in a card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Card {
+    /// Streaming multiprocessors.
+    pub multiprocessors: u64,
+    /// Threads that one of them can hold.
+    pub threads_per_multiprocessor: u64,
+    /// Bytes of a cuBLAS workspace.
+    pub cublas_workspace: u64,
+}
+
+impl Card {
+    /// NVIDIA H200 (facts, torch-memory.md 2 and 3.2).
+    pub const H200: Self = Self {
+        multiprocessors: 132,
+        threads_per_multiprocessor: 2048,
+        cublas_workspace: 32 << 20,
+    };
+}
+
+/// What a run leaves.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// What was allocated and freed.
+    pub timeline: Timeline,
+    /// Elements of all parameters.
+    pub n_params: u64,
+}
+
+/// Why a run has no timeline.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// A size does not fit in 64 bits.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
+    /// A way of running that is not followed.
+    #[error("PyTorch is not predicted with {0} so far")]
+    NotFollowed(&'static str),
+}
+
+/// Runs `steps` steps of a workload in the shadow: the model built on the device, the batch made
+/// before the first step, gradients cleared at the start of each.
+///
+/// # Errors
+/// A size that does not fit in 64 bits, or a lever that is not followed.
+pub fn run(
+    config: &ModelConfig,
+    workload: &Workload,
+    card: Card,
+    steps: u32,
+) -> Result<Run, RunError> {
+    let dtype = match workload.precision {
+        Precision::Fp32 => DType::F32,
+        Precision::Bf16 => DType::Bf16,
+        Precision::Fp16 => DType::F16,
+        Precision::AmpBf16 | Precision::AmpFp16 => DType::F32,
+    };
+    let tokens = workload.batch.checked_mul(workload.seq);
+    if tokens.is_none_or(|tokens| tokens > u64::from(u32::MAX)) {
+        return Err(TooLarge.into());
+    }
+    check_head(config, workload)?;
+    let device = Device::new(card, workload.mode == Mode::Train);
+    let shadow = Shadow {
+        device: device.clone(),
+        workload: Rc::new(workload.clone()),
+        dtype,
+        parameters: Rc::default(),
+    };
+    match shadow.run(config, steps) {
+        Ok(n_params) => Ok(Run {
+            timeline: device.0.tape.finish()?,
+            n_params,
+        }),
+        Err(never) => match never {},
+    }
+}
+
+/// Refuses heads for which torch would choose another attention kernel than those that are followed
+/// (facts, torch-memory.md 3.5).
+fn check_head(config: &ModelConfig, workload: &Workload) -> Result<(), RunError> {
+    let ModelConfig::Bert(config) = config;
+    let width = config.hidden_size / config.num_attention_heads;
+    let unit = match workload.precision {
+        Precision::Fp32 => 4,
+        Precision::Bf16 | Precision::Fp16 | Precision::AmpBf16 | Precision::AmpFp16 => 8,
+    };
+    if workload.attention == Attention::Sdpa && (!width.is_multiple_of(unit) || width > 256) {
+        return Err(RunError::NotFollowed(
+            "fused attention of heads of this width; use --attention eager",
+        ));
+    }
+    Ok(())
+}
+
+/// The type that products run in under autocast.
+fn autocast(precision: Precision) -> Option<DType> {
+    match precision {
+        Precision::AmpBf16 => Some(DType::Bf16),
+        Precision::AmpFp16 => Some(DType::F16),
+        Precision::Fp32 | Precision::Bf16 | Precision::Fp16 => None,
+    }
+}
+
+/// `GradScaler` (torch/amp/grad_scaler.py; facts, torch-memory.md 3.7), for gradients without an
+/// infinity.
+#[derive(Default)]
+struct Scaler {
+    /// The scale and how long it held.
+    state: Option<[Tensor; 2]>,
+}
+
+impl Scaler {
+    fn scale(&mut self, device: &Device, loss: Tensor) -> Tensor {
+        let scalar = || device.tensor(&[], DType::F32, "grad scaler");
+        self.state.get_or_insert_with(|| [scalar(), scalar()]);
+        device.scale(&loss)
+    }
+
+    /// Before the optimizer's step; what it returns dies in `update`.
+    fn unscale(&self, device: &Device) -> Tensor {
+        let of = |dtype| device.tensor(&[], dtype, "grad scaler");
+        let double = of(DType::I64);
+        let reciprocal = of(DType::I64);
+        drop(double);
+        let inverse = of(DType::F32);
+        drop(reciprocal);
+        let found = of(DType::F32);
+        let found_here = of(DType::F32);
+        drop(of(DType::F32));
+        drop((inverse, found));
+        found_here
+    }
+}
+
+/// The interpreter.
+#[derive(Clone)]
+struct Shadow {
+    device: Device,
+    workload: Rc<Workload>,
+    dtype: DType,
+    /// In the order of `Module.parameters`; a place may be kept for one that is made later.
+    parameters: Rc<RefCell<Vec<Option<Tensor>>>>,
+}
+
+type Made = Result<Tensor, Infallible>;
+
+impl Shadow {
+    /// Returns the elements of all parameters.
+    fn run(&self, config: &ModelConfig, steps: u32) -> Result<u64, Infallible> {
+        let tape = &self.device.0.tape;
+        let workload = &*self.workload;
+        tape.begin(Phase::Load);
+        let model = models::build(self, config, workload.task)?;
+        let parameters: Vec<Tensor> = self.parameters.borrow().iter().flatten().cloned().collect();
+        let sizes = parameters.iter().map(Tensor::elements);
+        let n_params = sizes.fold(0, u64::saturating_add);
+        let inputs = self.inputs();
+        let forward = || {
+            tape.begin(Phase::Forward);
+            self.device.0.autocast.set(autocast(workload.precision));
+            models::forward(self, &model, &inputs, workload.seq, workload.mode)
+        };
+        // Ends the story before the model, the gradients and the last loss die.
+        match workload.mode {
+            Mode::Infer => {
+                for _ in 0..steps {
+                    drop(forward()?);
+                    self.device.end_autocast();
+                }
+                tape.end();
+            }
+            Mode::Train => {
+                let mut optimizer = optimizer::State::new(workload.optimizer);
+                let mut loss = None;
+                let mut scaler = Scaler::default();
+                for _ in 0..steps {
+                    self.zero_grad(&parameters);
+                    for _ in 0..workload.accumulation {
+                        let next = forward()?;
+                        drop(loss.replace(next.clone()));
+                        self.device.end_autocast();
+                        let scaled = if workload.precision == Precision::AmpFp16 {
+                            scaler.scale(&self.device, next)
+                        } else {
+                            next
+                        };
+                        tape.begin(Phase::Backward);
+                        self.device.backward(&scaled);
+                    }
+                    tape.begin(Phase::Step);
+                    let reached: Vec<Tensor> = parameters
+                        .iter()
+                        .filter(|p| self.has_gradient(p))
+                        .cloned()
+                        .collect();
+                    let found = (workload.precision == Precision::AmpFp16)
+                        .then(|| scaler.unscale(&self.device));
+                    optimizer.step(&self.device, &reached);
+                    drop(found);
+                }
+                tape.end();
+            }
+        }
+        Ok(n_params)
+    }
+
+    /// `zero_grad(set_to_none=True)`.
+    fn zero_grad(&self, parameters: &[Tensor]) {
+        for parameter in parameters {
+            if let Some(autograd::Edge::Leaf(number)) = parameter.edge() {
+                let gradients = &mut self.device.0.graph.borrow_mut().gradients;
+                drop(gradients[number as usize].take());
+            }
+        }
+    }
+
+    fn has_gradient(&self, parameter: &Tensor) -> bool {
+        match parameter.edge() {
+            Some(autograd::Edge::Leaf(number)) => {
+                self.device.0.graph.borrow().gradients[number as usize].is_some()
+            }
+            _ => false,
+        }
+    }
+
+    /// Token ids, the mask, and labels where the task has some.
+    fn inputs(&self) -> Inputs<Tensor> {
+        let Workload {
+            batch,
+            seq,
+            task,
+            mode,
+            ..
+        } = *self.workload;
+        let ids = |dims: &[u64]| self.device.tensor(dims, DType::I64, "ids");
+        let make = || Inputs {
+            input_ids: ids(&[batch, seq]),
+            attention_mask: ids(&[batch, seq]),
+            token_type_ids: None,
+            labels: match (mode, task) {
+                (Mode::Infer, _) | (Mode::Train, Task::Base) => None,
+                (Mode::Train, Task::SequenceClassification) => Some(ids(&[batch])),
+                (Mode::Train, Task::MaskedLm) => Some(ids(&[batch, seq])),
+            },
+        };
+        self.device.0.tape.with_category(Category::Inputs, make)
+    }
+
+    fn begin(&self) -> &Device {
+        self.device.0.tape.begin_operation();
+        &self.device
+    }
+
+    /// Whether elements are dropped with probability `p`.
+    fn drops(&self, p: f64) -> bool {
+        self.workload.mode == Mode::Train && p > 0.0
+    }
+
+    fn fresh_parameter(&self, shape: &[u64]) -> Tensor {
+        let device = self.begin();
+        device.0.tape.with_category(Category::Parameters, || {
+            device.tensor(shape, self.dtype, "parameter")
+        })
+    }
+
+    /// Makes a tensor a parameter, which gradients are computed for.
+    fn as_parameter(&self, tensor: Tensor) -> Tensor {
+        let leaf = self.device.0.graph.borrow_mut().leaf();
+        tensor.with_edge(Some(leaf))
+    }
+}
+
+impl Backend for Shadow {
+    type Tensor = Tensor;
+    type Mask = Option<Tensor>;
+    type Error = Infallible;
+
+    fn parameter(&self, _: &str, shape: &[u64], _: Init) -> Made {
+        let parameter = self.as_parameter(self.fresh_parameter(shape));
+        self.parameters.borrow_mut().push(Some(parameter.clone()));
+        Ok(parameter)
+    }
+
+    fn ids_buffer(&self, _: &str, len: u64) -> Result<Option<Tensor>, Infallible> {
+        let device = self.begin();
+        Ok(Some(
+            device.0.tape.with_category(Category::Parameters, || {
+                device.tensor(&[1, len], DType::I64, "buffer")
+            }),
+        ))
+    }
+
+    /// `_init_weights` writes the positions anew, through a copy.
+    fn encoder_built(&self, positions: Option<&Tensor>) -> Result<(), Infallible> {
+        if let Some(positions) = positions {
+            drop(self.begin().tensor(positions.dims(), DType::I64, "arange"));
+        }
+        Ok(())
+    }
+
+    /// The constructor makes a decoder of its own, then `tie_weights` of transformers replaces its
+    /// weight by the table and its bias by the head's, both biases padded to the vocabulary first.
+    fn tied_decoder<R>(
+        &self,
+        table: &Tensor,
+        _: &str,
+        transform: impl FnOnce() -> Result<R, Infallible>,
+    ) -> Result<(R, Linear<Tensor>), Infallible> {
+        let place = self.parameters.borrow().len();
+        self.parameters.borrow_mut().push(None);
+        let transform = transform()?;
+        let bias_shape = &table.dims()[..1];
+        let weight = self.fresh_parameter(table.dims());
+        let own_bias = self.fresh_parameter(bias_shape);
+        let head_bias = self.fresh_parameter(bias_shape);
+        drop(weight);
+        let padded = self.fresh_parameter(bias_shape);
+        drop(own_bias);
+        drop(padded);
+        let bias = self.fresh_parameter(bias_shape);
+        drop(head_bias);
+        let bias = self.as_parameter(bias);
+        self.parameters.borrow_mut()[place] = Some(bias.clone());
+        let decoder = Linear {
+            weight: table.clone(),
+            bias,
+        };
+        Ok((transform, decoder))
+    }
+
+    fn held<V: Clone>(&self, local: &V) -> Option<V> {
+        Some(local.clone())
+    }
+
+    fn within<R>(
+        &self,
+        scope: Scope,
+        part: impl FnOnce() -> Result<R, Infallible>,
+    ) -> Result<R, Infallible> {
+        let before = self.device.0.tape.enter(scope);
+        let result = part();
+        self.device.0.tape.enter(before);
+        result
+    }
+
+    fn layer(&self, hidden: &Tensor, layer: impl Fn(&Self, &Tensor) -> Made + 'static) -> Made {
+        if !self.workload.checkpointing || self.workload.mode == Mode::Infer {
+            return layer(self, hidden);
+        }
+        let layer = Rc::new(layer);
+        let (shadow, second) = (self.clone(), layer.clone());
+        // The second run is under an autocast of its own.
+        let again = move |hidden: &Tensor| {
+            let device = &shadow.device;
+            device.0.autocast.set(autocast(shadow.workload.precision));
+            drop(second(&shadow, hidden));
+            device.end_autocast();
+        };
+        self.device
+            .checkpointed(hidden, Rc::new(again), || layer(self, hidden))
+    }
+
+    /// A row gathered from the model's zeros, seen once for each sequence.
+    fn token_types(&self, ids: &Tensor, given: Option<&Tensor>, _: Option<&Tensor>) -> Made {
+        let device = self.begin();
+        Ok(match given {
+            Some(given) => given.clone(),
+            None => {
+                let row = device.tensor(&[1, ids.dims()[1]], DType::I64, "gather");
+                row.viewed(row.layout().expand(ids.dims()))
+            }
+        })
+    }
+
+    fn embedding(&self, ids: &Tensor, table: &Tensor) -> Made {
+        Ok(self.begin().embedding(ids, table))
+    }
+
+    /// The positions are a slice of the model's buffer, which outlives every step.
+    fn position_embedding(&self, table: &Tensor, seq: u64) -> Made {
+        let device = self.begin();
+        let out = device.tensor(&[1, seq, table.dims()[1]], table.dtype(), "embedding");
+        let positions = table.viewed(Layout::contiguous(&[1, seq]));
+        Ok(device.record(out, Kind::Embedding, &[table], vec![positions]))
+    }
+
+    fn padding_mask(&self, mask: &Tensor) -> Result<Option<Tensor>, Infallible> {
+        // One sequence, or sequences of one length, have no padding.
+        let Workload {
+            padding,
+            batch,
+            attention,
+            ..
+        } = *self.workload;
+        let padded = padding && batch > 1;
+        Ok(self
+            .begin()
+            .bidirectional_mask(mask, padded, attention, self.dtype))
+    }
+
+    fn linear(&self, x: &Tensor, layer: &Linear<Tensor>) -> Made {
+        Ok(self.begin().linear(x, &layer.weight, &layer.bias))
+    }
+
+    fn project(&self, x: &Tensor, layer: &Linear<Tensor>, heads: u64) -> Made {
+        let device = self.begin();
+        let projected = device.linear(x, &layer.weight, &layer.bias);
+        Ok(device.split_heads(&projected, heads))
+    }
+
+    fn layer_norm(&self, x: &Tensor, norm: &LayerNorm<Tensor>) -> Made {
+        Ok(self.begin().layer_norm(x, &norm.weight, &norm.bias))
+    }
+
+    fn add(&self, x: &Tensor, y: &Tensor) -> Made {
+        Ok(self.begin().add(x, y))
+    }
+
+    fn dropout(&self, x: Tensor, p: f64) -> Made {
+        let device = self.begin();
+        Ok(if self.drops(p) { device.dropout(&x) } else { x })
+    }
+
+    fn activation(&self, x: &Tensor, function: Activation) -> Made {
+        let device = self.begin();
+        Ok(match function {
+            Activation::Gelu | Activation::GeluTanh => device.of_input(x, "gelu"),
+            Activation::Relu => device.of_result(x, "relu", Kind::Elementwise),
+            Activation::Tanh => device.of_result(x, "tanh", Kind::Elementwise),
+        })
+    }
+
+    fn attention(
+        &self,
+        heads: Heads<Tensor>,
+        mask: &Option<Tensor>,
+        dropout: f64,
+    ) -> Result<Attended<Tensor>, Infallible> {
+        let device = self.begin();
+        Ok(match self.workload.attention {
+            Attention::Eager => device.eager_attention(heads, mask.as_ref(), self.drops(dropout)),
+            Attention::Sdpa => device.fused_attention(heads, mask.as_ref()),
+        })
+    }
+
+    fn first_token(&self, x: &Tensor) -> Made {
+        Ok(self.begin().select(x, 1))
+    }
+
+    fn cross_entropy(&self, logits: &Tensor, labels: &Tensor) -> Made {
+        Ok(self.begin().cross_entropy(logits, labels))
+    }
+
+    fn mean_square(&self, x: &Tensor) -> Made {
+        Ok(self.begin().mean_square(x))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::Optimizer;
+    use strum::VariantNames;
+
+    fn tiny() -> ModelConfig {
+        ModelConfig::from_json(
+            r#"{"model_type": "bert", "vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2,
+                "num_attention_heads": 4, "intermediate_size": 48, "max_position_embeddings": 24}"#,
+        )
+        .unwrap()
+    }
+
+    /// Every combination of the levers that a name has.
+    fn workloads() -> Vec<Workload> {
+        let mut all = Vec::new();
+        for task in [Task::Base, Task::SequenceClassification, Task::MaskedLm] {
+            for precision in Precision::VARIANTS {
+                for optimizer in Optimizer::VARIANTS {
+                    for attention in [Attention::Eager, Attention::Sdpa] {
+                        for lever in 0..16 {
+                            let mode = if lever & 8 == 0 {
+                                Mode::Train
+                            } else {
+                                Mode::Infer
+                            };
+                            let (batch, seq) = if lever & 4 == 0 { (1, 1) } else { (3, 11) };
+                            all.push(Workload {
+                                precision: precision.parse().unwrap(),
+                                optimizer: optimizer.parse().unwrap(),
+                                attention,
+                                checkpointing: lever & 1 != 0,
+                                padding: lever & 2 != 0,
+                                accumulation: 1 + lever % 2,
+                                ..Workload::new(task, mode, batch, seq)
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn every_step_but_the_first_does_the_same() {
+        for workload in workloads() {
+            let live_after = |steps| {
+                let run = run(&tiny(), &workload, Card::H200, steps).unwrap();
+                let last = run.timeline.events.len() - 1;
+                run.timeline.live_at(last).iter().sum::<u64>()
+            };
+            let (second, third) = (live_after(2), live_after(3));
+            assert_eq!(second, third, "{}", workload.describe());
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_in_64_bits_is_an_error() {
+        let workload = Workload::new(Task::MaskedLm, Mode::Train, 1 << 40, 1 << 40);
+        let error = run(&tiny(), &workload, Card::H200, 1).unwrap_err();
+        assert_eq!(error, RunError::TooLarge(TooLarge));
+    }
+}

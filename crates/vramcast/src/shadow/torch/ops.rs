@@ -1,0 +1,242 @@
+//! The operations of the forward pass (facts, torch-memory.md 3.3 and 6).
+
+use super::autograd::Edge;
+use super::backward::Kind;
+use super::layout::Layout;
+use super::reduction;
+use super::tensor::{Device, Tensor};
+use crate::dtype::DType;
+
+impl Device {
+    /// `Tensor::view` and the like: no copy.
+    fn view(&self, x: &Tensor, layout: Layout, kind: Kind) -> Tensor {
+        self.record(x.viewed(layout), kind, &[x], vec![])
+    }
+
+    fn to(&self, x: &Tensor, dtype: DType) -> Tensor {
+        if x.dtype() == dtype {
+            return x.clone();
+        }
+        let copy = self.tensor(x.dims(), dtype, "to");
+        self.record(copy, Kind::ToCopy, &[x], vec![])
+    }
+
+    /// What autocast makes of an argument of a product. Copies of parameters are kept until it ends
+    /// (ATen, autocast_mode.cpp, `cached_cast`).
+    pub(super) fn lowered(&self, x: &Tensor) -> Tensor {
+        let Some(dtype) = self.0.autocast.get() else {
+            return x.clone();
+        };
+        let Some(Edge::Leaf(number)) = x.edge() else {
+            return self.to(x, dtype);
+        };
+        if let Some(copy) = self.0.casts.borrow().get(&number) {
+            return copy.clone();
+        }
+        let copy = self.to(x, dtype);
+        self.0.casts.borrow_mut().insert(number, copy.clone());
+        copy
+    }
+
+    /// What autocast makes of an argument of an operation that runs in single precision.
+    pub(super) fn raised(&self, x: &Tensor) -> Tensor {
+        match self.0.autocast.get() {
+            Some(_) => self.to(x, DType::F32),
+            None => x.clone(),
+        }
+    }
+
+    /// Ends autocast, which gives its copies back; in no order that means anything, since they lie
+    /// in a hash map.
+    pub(super) fn end_autocast(&self) {
+        self.0.autocast.set(None);
+        let copies = std::mem::take(&mut *self.0.casts.borrow_mut());
+        drop(copies);
+    }
+
+    pub(super) fn transpose(&self, x: &Tensor, a: usize, b: usize) -> Tensor {
+        self.view(x, x.layout().transpose(a, b), Kind::Transpose(a, b))
+    }
+
+    /// The first of dimension `dim`.
+    pub(super) fn select(&self, x: &Tensor, dim: usize) -> Tensor {
+        self.view(x, x.layout().select(dim), Kind::Select)
+    }
+
+    pub(super) fn contiguous(&self, x: &Tensor) -> Tensor {
+        if x.is_contiguous() {
+            return x.clone();
+        }
+        let copy = self.tensor(x.dims(), x.dtype(), "clone");
+        self.record(copy, Kind::Clone, &[x], vec![])
+    }
+
+    /// A view where the layout allows one, else of a copy.
+    pub(super) fn reshape(&self, x: &Tensor, dims: &[u64]) -> Tensor {
+        if let Some(layout) = x.layout().view(dims) {
+            return self.view(x, layout, Kind::View);
+        }
+        let copy = self.contiguous(x);
+        self.view(&copy, Layout::contiguous(dims), Kind::View)
+    }
+
+    /// [`Self::reshape`] of a gradient: nothing is recorded.
+    pub(super) fn reshaped(&self, x: &Tensor, dims: &[u64]) -> Tensor {
+        match x.layout().view(dims) {
+            Some(layout) => x.viewed(layout),
+            None => self
+                .tensor(x.dims(), x.dtype(), "clone")
+                .viewed(Layout::contiguous(dims)),
+        }
+    }
+
+    /// The sum over what `dims` does not have, with its staging buffers.
+    pub(super) fn sum_to(&self, x: &Tensor, dims: &[u64]) -> Tensor {
+        let out = self.tensor(dims, x.dtype(), "sum");
+        let columns = out.elements();
+        let rows = x.elements() / columns.max(1);
+        if let Some((partial, counters)) = reduction::staging(&self.0.card, rows, columns) {
+            let partial = self.bytes(partial, "sum");
+            let counters = self.bytes(counters, "sum");
+            drop((counters, partial));
+        }
+        out
+    }
+
+    pub(super) fn embedding(&self, ids: &Tensor, table: &Tensor) -> Tensor {
+        let copy = (!ids.is_contiguous()).then(|| self.tensor(ids.dims(), ids.dtype(), "clone"));
+        let mut dims = ids.owned_dims();
+        dims.push(table.dims()[1]);
+        let out = self.tensor(&dims, table.dtype(), "embedding");
+        drop(copy);
+        self.record(out, Kind::Embedding, &[table], vec![ids.clone()])
+    }
+
+    /// `linear`: more than two dimensions are folded by views (ATen, Linear.cpp,
+    /// `_flatten_nd_linear`).
+    pub(super) fn linear(&self, x: &Tensor, weight: &Tensor, bias: &Tensor) -> Tensor {
+        // Arguments are cast from the last to the first (facts, torch-memory.md 3.6).
+        let bias = self.lowered(bias);
+        let weight = self.lowered(weight);
+        let x = self.lowered(x);
+        let (out_width, in_width) = (weight.dims()[0], weight.dims()[1]);
+        let mut dims = x.owned_dims();
+        dims.pop();
+        let rows = dims.iter().product();
+        dims.push(out_width);
+        let folds = dims.len() > 2;
+        let mat1 = if folds {
+            self.reshape(&x, &[rows, in_width])
+        } else {
+            x.clone()
+        };
+        let mat2 = self.transpose(&weight, 0, 1);
+        let out = self.tensor(&[rows, out_width], x.dtype(), "addmm");
+        self.cublas(out_width > 1 && in_width > 1);
+        let saved = vec![mat1.clone(), mat2.clone()];
+        let out = self.record(out, Kind::Addmm, &[&bias, &mat1, &mat2], saved);
+        if folds {
+            self.view(&out, Layout::contiguous(&dims), Kind::View)
+        } else {
+            out
+        }
+    }
+
+    /// A batched product of matrices; operands that cannot be viewed as one batch are copied.
+    pub(super) fn matmul(&self, x: &Tensor, y: &Tensor) -> Tensor {
+        let y = self.lowered(y);
+        let x = self.lowered(x);
+        let [batch, heads, rows, inner] = x.dims()[..] else {
+            unreachable!("attention multiplies tensors of four dimensions")
+        };
+        let columns = y.dims()[3];
+        let mat1 = self.reshape(&x, &[batch * heads, rows, inner]);
+        let mat2 = self.reshape(&y, &[batch * heads, inner, columns]);
+        let out = self.tensor(&[batch * heads, rows, columns], x.dtype(), "bmm");
+        self.cublas(false);
+        let saved = vec![mat2.clone(), mat1.clone()];
+        let out = self.record(out, Kind::Bmm, &[&mat1, &mat2], saved);
+        drop((mat2, mat1));
+        self.view(
+            &out,
+            Layout::contiguous(&[batch, heads, rows, columns]),
+            Kind::View,
+        )
+    }
+
+    pub(super) fn layer_norm(&self, x: &Tensor, weight: &Tensor, bias: &Tensor) -> Tensor {
+        let x = &self.raised(x);
+        let out = self.tensor(x.dims(), x.dtype(), "layer_norm");
+        let rows = &x.dims()[..x.dims().len() - 1];
+        let mean = self.tensor(rows, DType::F32, "layer_norm");
+        let deviation = self.tensor(rows, DType::F32, "layer_norm");
+        let saved = vec![bias.clone(), x.clone(), weight.clone(), mean, deviation];
+        self.record(out, Kind::LayerNorm, &[x, weight, bias], saved)
+    }
+
+    pub(super) fn add(&self, x: &Tensor, y: &Tensor) -> Tensor {
+        let dtype = if y.dtype() == DType::F32 {
+            y.dtype()
+        } else {
+            x.dtype()
+        };
+        let out = self.tensor(x.dims(), dtype, "add");
+        self.record(out, Kind::Add, &[x, y], vec![])
+    }
+
+    pub(super) fn scale(&self, x: &Tensor) -> Tensor {
+        let out = self.tensor(x.dims(), x.dtype(), "mul");
+        self.record(out, Kind::Scale, &[x], vec![])
+    }
+
+    pub(super) fn dropout(&self, x: &Tensor) -> Tensor {
+        let mask = self.tensor(x.dims(), DType::Bool, "dropout");
+        let out = self.tensor(x.dims(), x.dtype(), "dropout");
+        self.record(out, Kind::Dropout, &[x], vec![mask])
+    }
+
+    /// A function that saves its input.
+    pub(super) fn of_input(&self, x: &Tensor, op: &'static str) -> Tensor {
+        let out = self.tensor(x.dims(), x.dtype(), op);
+        self.record(out, Kind::Elementwise, &[x], vec![x.clone()])
+    }
+
+    /// A function that saves its result.
+    pub(super) fn of_result(&self, x: &Tensor, op: &'static str, kind: Kind) -> Tensor {
+        let out = self.tensor(x.dims(), x.dtype(), op);
+        let saved = vec![out.clone()];
+        self.record(out, kind, &[x], saved)
+    }
+
+    /// `softmax`, which autocast runs in single precision: half precision is read by the same
+    /// kernel, bfloat16 is cast first (ATen, SoftMax.cpp, `softmax` with a dtype).
+    pub(super) fn softmax(&self, x: &Tensor) -> Tensor {
+        let reads_half = self.0.autocast.get().is_some() && x.dtype() == DType::F16;
+        if !reads_half {
+            return self.of_result(&self.raised(x), "softmax", Kind::Softmax);
+        }
+        let out = self.tensor(x.dims(), DType::F32, "softmax");
+        let saved = vec![out.clone()];
+        self.record(out, Kind::Softmax, &[x], saved)
+    }
+
+    /// `cross_entropy` of `[.., C]` logits.
+    pub(super) fn cross_entropy(&self, logits: &Tensor, labels: &Tensor) -> Tensor {
+        let classes = logits.dims().last().copied().unwrap_or(1);
+        let rows = logits.elements() / classes.max(1);
+        let logits = self.reshape(logits, &[rows, classes]);
+        let log_probabilities = self.of_result(&logits, "log_softmax", Kind::LogSoftmax);
+        let log_probabilities = self.raised(&log_probabilities);
+        let scalar = || self.tensor(&[], log_probabilities.dtype(), "nll_loss");
+        let (loss, total_weight) = (scalar(), scalar());
+        let saved = vec![log_probabilities.clone(), labels.clone(), total_weight];
+        self.record(loss, Kind::NllLoss, &[&log_probabilities], saved)
+    }
+
+    pub(super) fn mean_square(&self, x: &Tensor) -> Tensor {
+        let out = self.tensor(x.dims(), x.dtype(), "pow");
+        let square = self.record(out, Kind::Square, &[x], vec![x.clone()]);
+        let mean = self.sum_to(&square, &[]);
+        self.record(mean, Kind::Mean, &[&square], vec![])
+    }
+}

@@ -1,0 +1,153 @@
+//! The shadow against PyTorch on an H200: every allocation and free of whole runs, in order.
+//!
+//! `reports/records/torch-h200-fresh*.jsonl.gz` hold the traces of runs alone in a process,
+//! `torch-h200-attributed.jsonl.gz` those of models of two layers.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::print_stderr,
+    reason = "the core does no IO; its tests read records and say where they differ"
+)]
+
+use flate2::read::GzDecoder;
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use vramcast::config::ModelConfig;
+use vramcast::sequence::{Seen, first_difference_but};
+use vramcast::shadow::torch::{Card, Run, run};
+use vramcast::timeline::{Event, Phase};
+use vramcast::workload::{Mode, Precision, Runtime, Workload};
+
+/// The records of a file, one object a line.
+fn records(file: &str) -> Vec<Value> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reports/records");
+    let lines = BufReader::new(GzDecoder::new(File::open(folder.join(file)).unwrap())).lines();
+    lines
+        .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+        .collect()
+}
+
+/// Allocations and frees by number.
+fn seen(events: &Value) -> Vec<Seen> {
+    let events = events.as_array().unwrap().iter().map(|event| {
+        let number = |i: usize| event[i].as_u64().unwrap();
+        (event[0].as_str().unwrap(), number(1), number(2))
+    });
+    let mut events = events
+        .filter(|event| matches!(event.0, "alloc" | "free_completed"))
+        .peekable();
+    // A scalar that importing transformers' audio module leaves, since the import ran under
+    // `torch.device("cuda")`: no part of the model (facts, torch-memory.md 2).
+    events.next_if(|first| first.2 <= 4);
+    let (mut live, mut next) = (HashMap::new(), 0);
+    let told = events.filter_map(|(action, address, size)| match action {
+        "alloc" => {
+            live.insert(address, next);
+            next += 1;
+            Some(Seen::Alloc(size))
+        }
+        _ => live.remove(&address).map(Seen::Free),
+    });
+    told.collect()
+}
+
+/// The first difference between a run and its shadow.
+fn difference(config: &ModelConfig, workload: &Workload, record: &Value) -> Option<String> {
+    // What the records ran (`measurements/README.md`).
+    let steps = match workload.mode {
+        Mode::Train => 3,
+        Mode::Infer => 2,
+    };
+    let Run { timeline, n_params } = run(config, workload, Card::H200, steps).unwrap();
+    assert_eq!(record["n_params"], n_params);
+    let mut seen = seen(&record["events"]);
+    // The story ends before the model dies: what was seen later may only be frees.
+    let memory = |event: &&Event| matches!(event, Event::Alloc(_) | Event::Free(_));
+    let told = timeline.events.iter().filter(memory).count();
+    if seen
+        .get(told..)
+        .is_some_and(|rest| rest.iter().all(|e| matches!(e, Seen::Free(_))))
+    {
+        seen.truncate(told);
+    }
+    // Autocast gives its copies back in the order of a hash map, at the end of each pass and of each
+    // second run of a layer; nothing else is without order.
+    let unordered: &[Phase] = match workload.precision {
+        Precision::AmpBf16 | Precision::AmpFp16 => &[Phase::Forward, Phase::Backward],
+        Precision::Fp32 | Precision::Bf16 | Precision::Fp16 => &[],
+    };
+    first_difference_but(&timeline, &seen, unordered)
+}
+
+/// Says what differs, and counts what is equal.
+fn count_equal(runs: impl Iterator<Item = (String, ModelConfig, Workload, Value)>) -> (u32, u32) {
+    let (mut equal, mut different) = (0, 0);
+    for (name, config, workload, record) in runs {
+        match difference(&config, &workload, &record) {
+            None => equal += 1,
+            Some(difference) => {
+                different += 1;
+                eprintln!("{name} {}: {difference}", workload.describe());
+            }
+        }
+    }
+    (equal, different)
+}
+
+#[test]
+fn every_allocation_and_free_of_a_fresh_bert_is_predicted_in_order() {
+    let files = ["torch-h200-fresh.jsonl.gz", "torch-h200-fresh-2.jsonl.gz"];
+    let runs = files.into_iter().flat_map(records).filter(|record| {
+        let model = record["model"].as_str().unwrap();
+        // Adapters are not followed.
+        model.starts_with("bert-") && record["lora_rank"] == 0
+    });
+    let runs = runs.map(|record| {
+        let config = ModelConfig::known(record["model"].as_str().unwrap()).unwrap();
+        let name = record["id"].as_str().unwrap().to_owned();
+        (
+            name,
+            config,
+            Workload::deserialize(&record).unwrap(),
+            record,
+        )
+    });
+    assert_eq!(count_equal(runs), (34, 0));
+}
+
+#[test]
+fn every_allocation_and_free_of_an_attributed_bert_is_predicted_in_order() {
+    let runs = records("torch-h200-attributed.jsonl.gz").into_iter();
+    let runs = runs.filter(|record| {
+        record["model"] == "bert-base" && record["lora"].is_null() && record["optim"] != "adafactor"
+    });
+    let runs = runs.enumerate().map(|(i, record)| {
+        let ModelConfig::Bert(mut config) = ModelConfig::known("bert-base-uncased").unwrap();
+        config.num_hidden_layers = record["layers"].as_u64().unwrap();
+        let field = |name: &str| record[name].clone();
+        let task = match record["task"].as_str().unwrap() {
+            "cls" => "sequence-classification",
+            "mlm" => "masked-lm",
+            task => task,
+        };
+        let workload = serde_json::json!({
+            "task": task, "mode": field("mode"), "batch": field("batch"), "seq": field("seq"),
+            "precision": field("precision"), "attention": field("attn"),
+            "optimizer": field("optim"), "checkpointing": field("ckpt"),
+            "accumulation": record["accum"].as_u64().unwrap_or(1), "runtime": Runtime::Torch,
+        });
+        let workload = serde_json::from_value(workload).unwrap();
+        (
+            format!("run {i}"),
+            ModelConfig::Bert(config),
+            workload,
+            record,
+        )
+    });
+    assert_eq!(count_equal(runs), (17, 0));
+}
