@@ -17,10 +17,11 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
+use vramcast::alloc::caching::{AddressOrder, CachingAllocator, Conf, Limits};
 use vramcast::config::ModelConfig;
 use vramcast::sequence::{Seen, first_difference_but};
 use vramcast::shadow::torch::{Card, Run, run};
-use vramcast::timeline::{Event, Phase};
+use vramcast::timeline::{Event, Phase, Timeline};
 use vramcast::workload::{Mode, Precision, Runtime, Workload};
 
 /// The records of a file, one object a line.
@@ -99,15 +100,14 @@ fn count_equal(runs: impl Iterator<Item = (String, ModelConfig, Workload, Value)
     (equal, different)
 }
 
-#[test]
-fn every_allocation_and_free_of_a_fresh_bert_is_predicted_in_order() {
+/// The fresh runs of BERT without adapters, which are not followed.
+fn fresh_berts() -> impl Iterator<Item = (String, ModelConfig, Workload, Value)> {
     let files = ["torch-h200-fresh.jsonl.gz", "torch-h200-fresh-2.jsonl.gz"];
     let runs = files.into_iter().flat_map(records).filter(|record| {
         let model = record["model"].as_str().unwrap();
-        // Adapters are not followed.
         model.starts_with("bert-") && record["lora_rank"] == 0
     });
-    let runs = runs.map(|record| {
+    runs.map(|record| {
         let config = ModelConfig::known(record["model"].as_str().unwrap()).unwrap();
         let name = record["id"].as_str().unwrap().to_owned();
         (
@@ -116,7 +116,12 @@ fn every_allocation_and_free_of_a_fresh_bert_is_predicted_in_order() {
             Workload::deserialize(&record).unwrap(),
             record,
         )
-    });
+    })
+}
+
+#[test]
+fn every_allocation_and_free_of_a_fresh_bert_is_predicted_in_order() {
+    let runs = fresh_berts();
     assert_eq!(count_equal(runs), (34, 0));
 }
 
@@ -150,4 +155,58 @@ fn every_allocation_and_free_of_an_attributed_bert_is_predicted_in_order() {
         )
     });
     assert_eq!(count_equal(runs), (17, 0));
+}
+
+/// Allocated peak and final reserved bytes that the allocator makes of a shadow's timeline, when
+/// the cache is emptied and the peaks begin once the model is built, as in the records.
+fn allocator_peaks(timeline: &Timeline) -> (u64, u64) {
+    let mut allocator =
+        CachingAllocator::new(Conf::default(), Limits::NONE, AddressOrder::Reserving);
+    // The scalar of the audio module's import.
+    allocator.alloc(timeline.buffers.len() as u32, 4).unwrap();
+    let mut loading = true;
+    for event in &timeline.events {
+        match *event {
+            Event::Alloc(b) => {
+                allocator
+                    .alloc(b, timeline.buffers[b as usize].bytes)
+                    .unwrap();
+            }
+            Event::Free(b) => allocator.free(b),
+            Event::Begin(phase) if loading && phase != Phase::Load => {
+                loading = false;
+                allocator.empty_cache();
+                allocator.reset_peaks();
+            }
+            Event::Begin(_) | Event::Synchronize => {}
+        }
+    }
+    (allocator.stats().allocated_peak, allocator.stats().reserved)
+}
+
+/// From the configuration alone: neither the sequence nor an address is taken from the record.
+#[test]
+fn the_peaks_that_pytorch_reported_follow_from_the_configuration() {
+    let (mut allocated_exact, mut reserved_exact, mut worst) = (0, 0, 0.0f64);
+    for (name, config, workload, record) in fresh_berts() {
+        let steps = if workload.mode == Mode::Train { 3 } else { 2 };
+        let timeline = run(&config, &workload, Card::H200, steps).unwrap().timeline;
+        let (allocated, reserved) = allocator_peaks(&timeline);
+        let measured = |field: &str| record[field].as_u64().unwrap();
+        for (predicted, field, exact) in [
+            (allocated, "peak_allocated", &mut allocated_exact),
+            (reserved, "reserved", &mut reserved_exact),
+        ] {
+            *exact += u32::from(predicted == measured(field));
+            let error = predicted as f64 / measured(field) as f64 - 1.0;
+            worst = worst.max(error.abs());
+            if error != 0.0 {
+                let title = workload.describe();
+                eprintln!("{name} {title}: {field} off by {:.3} %", 100.0 * error);
+            }
+        }
+    }
+    // What is off comes from the order of the addresses that the driver returns.
+    assert_eq!((allocated_exact, reserved_exact), (28, 33));
+    assert!(worst < 0.003, "{worst}");
 }
