@@ -43,7 +43,7 @@ fn seen(events: &Value) -> Vec<Seen> {
         .filter(|event| matches!(event.0, "alloc" | "free_completed"))
         .peekable();
     // A scalar that importing transformers' audio module leaves, since the import ran under
-    // `torch.device("cuda")`: no part of the model (facts, torch-memory.md 2).
+    // `torch.device("cuda")`: no part of the model.
     events.next_if(|first| first.2 <= 4);
     let (mut live, mut next) = (HashMap::new(), 0);
     let told = events.filter_map(|(action, address, size)| match action {
@@ -59,7 +59,7 @@ fn seen(events: &Value) -> Vec<Seen> {
 
 /// The first difference between a run and its shadow.
 fn difference(config: &ModelConfig, workload: &Workload, record: &Value) -> Option<String> {
-    // What the records ran (`measurements/README.md`).
+    // What the records ran.
     let steps = match workload.mode {
         Mode::Train => 3,
         Mode::Infer => 2,

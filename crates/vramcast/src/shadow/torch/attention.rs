@@ -1,4 +1,4 @@
-//! Attention and its masks (facts, torch-memory.md 3.5 and torch-padding.md 1 to 3).
+//! Attention and its masks (as traced).
 
 use super::backward::Kind;
 use super::layout::Layout;

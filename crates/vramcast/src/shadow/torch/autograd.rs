@@ -1,5 +1,5 @@
 //! The graph that the forward pass leaves, and the engine that runs it backwards
-//! (torch/csrc/autograd/engine.cpp; facts, torch-memory.md 3.1).
+//! (torch/csrc/autograd/engine.cpp; as traced).
 //!
 //! Nodes lie in an arena, so their number is their sequence number and a deep model needs no deep
 //! stack. Every node has one differentiable output, which is all that encoders need.
@@ -38,8 +38,7 @@ pub(super) enum Saving {
 /// Runs a checkpointed layer once more from its input.
 pub(super) type Again = Rc<dyn Fn(&Tensor)>;
 
-/// A checkpointed layer (torch/utils/checkpoint.py, `_CheckpointFrame`; facts, torch-memory.md
-/// 3.8).
+/// A checkpointed layer (torch/utils/checkpoint.py, `_CheckpointFrame`; as traced).
 struct Frame {
     /// Runs the layer once more, and what it starts from. The hooks of what it gave up hold both.
     again: Option<(Again, Tensor)>,

@@ -1,4 +1,4 @@
-//! What each node of the graph allocates when it runs (facts, torch-memory.md 3.3 to 3.5; the
+//! What each node of the graph allocates when it runs (the traces; the
 //! order of gradients is that of torch's derivatives.yaml).
 
 use super::autograd::Node;
@@ -114,7 +114,7 @@ fn attention_gradients(device: &Device, node: &Node, dtype: DType) -> Vec<Option
     (0..3).map(gradient).collect()
 }
 
-/// ATen, transformers/cuda/attention_backward.cu; facts, torch-memory.md 3.5.
+/// ATen, transformers/cuda/attention_backward.cu; as traced
 fn efficient_attention(device: &Device, node: &Node, grad: &Tensor) -> Vec<Option<Tensor>> {
     let gradients = attention_gradients(device, node, grad.dtype());
     let [batch, heads, seq, width] = node.inputs[0].dims[..] else {
@@ -146,7 +146,7 @@ fn efficient_attention(device: &Device, node: &Node, grad: &Tensor) -> Vec<Optio
     gradients
 }
 
-/// ATen, cudnn/MHA.cpp; facts, torch-memory.md 3.5.
+/// ATen, cudnn/MHA.cpp; as traced
 fn cudnn_attention(device: &Device, node: &Node, grad: &Tensor) -> Vec<Option<Tensor>> {
     let gradients = attention_gradients(device, node, grad.dtype());
     let [batch, heads, seq, width] = node.inputs[0].dims[..] else {
@@ -167,7 +167,7 @@ fn cudnn_attention(device: &Device, node: &Node, grad: &Tensor) -> Vec<Option<Te
 /// The most indices that one kernel adds without sorting them first (ATen, cuda/Embedding.cu).
 const UNSORTED: u64 = 3072;
 
-/// ATen, cuda/Embedding.cu and cuda/EmbeddingBackwardKernel.cu; facts, torch-memory.md 3.3, 3.4.
+/// ATen, cuda/Embedding.cu and cuda/EmbeddingBackwardKernel.cu; as traced
 fn embedding(device: &Device, node: &Node, grad: &Tensor) -> Tensor {
     let indices = &node.saved[0];
     let table = &node.inputs[0].dims;
@@ -189,7 +189,7 @@ fn embedding(device: &Device, node: &Node, grad: &Tensor) -> Tensor {
     drop(device.bytes(sort, "radix sort"));
     drop(range);
     let out = device.tensor(table, grad.dtype(), "embedding_dense_backward");
-    // cub's scans keep 16 bytes a tile; tiles as large as the facts' examples allow.
+    // cub's scans keep 16 bytes a tile; tiles as large as the traces allow.
     let scan = |items: u64, tile: u64| {
         let bytes = 255 + (16 * (48 + items.div_ceil(tile))).next_multiple_of(256);
         drop(device.bytes(bytes, "scan"));

@@ -1,9 +1,9 @@
 //! PyTorch 2.11 with transformers 5, without values: every allocation and free, in order.
 //!
 //! `ops` and `attention` have the operations of the forward pass, `backward` what their nodes do,
-//! `autograd` the engine, `optimizer` the steps. The rules are those that measurements gave
-//! (`facts/torch-memory.md`, `torch-padding.md`), with the source that explains each where one is
-//! known.
+//! `autograd` the engine, `optimizer` the steps. The rules are read off the traces in
+//! `reports/records/torch-h200-*.jsonl.gz`, which `tests/torch_traces.rs` holds them to; a comment
+//! names the source file of PyTorch that explains a rule where one is known.
 //!
 //! Limits. Every tensor of the models here is contiguous where element-wise operations meet it, so
 //! that results keep the strides of their inputs is not followed. Layer norms of more than 32,768
@@ -48,7 +48,7 @@ pub struct Card {
 }
 
 impl Card {
-    /// NVIDIA H200 (facts, torch-memory.md 2 and 3.2).
+    /// NVIDIA H200 (as traced).
     pub const H200: Self = Self {
         multiprocessors: 132,
         threads_per_multiprocessor: 2048,
@@ -115,7 +115,7 @@ pub fn run(
 }
 
 /// Refuses heads for which torch would choose another attention kernel than those that are followed
-/// (facts, torch-memory.md 3.5).
+/// (as traced).
 fn check_head(config: &ModelConfig, workload: &Workload) -> Result<(), RunError> {
     let ModelConfig::Bert(config) = config;
     let width = config.hidden_size / config.num_attention_heads;
@@ -140,7 +140,7 @@ fn autocast(precision: Precision) -> Option<DType> {
     }
 }
 
-/// `GradScaler` (torch/amp/grad_scaler.py; facts, torch-memory.md 3.7), for gradients without an
+/// `GradScaler` (torch/amp/grad_scaler.py; as traced), for gradients without an
 /// infinity.
 #[derive(Default)]
 struct Scaler {

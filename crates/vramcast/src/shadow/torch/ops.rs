@@ -1,4 +1,4 @@
-//! The operations of the forward pass (facts, torch-memory.md 3.3 and 6).
+//! The operations of the forward pass (as traced).
 
 use super::autograd::Edge;
 use super::backward::Kind;
@@ -115,7 +115,7 @@ impl Device {
     /// `linear`: more than two dimensions are folded by views (ATen, Linear.cpp,
     /// `_flatten_nd_linear`).
     pub(super) fn linear(&self, x: &Tensor, weight: &Tensor, bias: &Tensor) -> Tensor {
-        // Arguments are cast from the last to the first (facts, torch-memory.md 3.6).
+        // Arguments are cast from the last to the first (as traced).
         let bias = self.lowered(bias);
         let weight = self.lowered(weight);
         let x = self.lowered(x);

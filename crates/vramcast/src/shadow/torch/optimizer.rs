@@ -1,4 +1,4 @@
-//! What torch's optimizers keep and allocate in a step (facts, torch-memory.md 4).
+//! What torch's optimizers keep and allocate in a step (as traced).
 
 use super::tensor::{Device, Tensor};
 use crate::dtype::DType;

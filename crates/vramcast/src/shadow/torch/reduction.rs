@@ -1,5 +1,5 @@
 //! The staging buffers of PyTorch's reductions, which depend on the card (ATen, cuda/Reduce.cuh,
-//! `setReduceConfig`; facts, torch-memory.md 3.2).
+//! `setReduceConfig`; as traced).
 
 use super::Card;
 

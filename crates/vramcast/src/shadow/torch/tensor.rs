@@ -33,7 +33,7 @@ pub(super) struct State {
     backward_workspaces: Workspaces,
 }
 
-/// What cuBLAS and cuBLASLt hold for a thread (facts, torch-memory.md 2). Never given back.
+/// What cuBLAS and cuBLASLt hold for a thread (as traced). Never given back.
 #[derive(Default)]
 struct Workspaces {
     cublas: RefCell<Option<Storage>>,
@@ -205,7 +205,7 @@ impl Tensor {
     }
 
     /// Whether something may be added to it in place: a gradient of its own, seen by nobody else
-    /// (torch/csrc/autograd/input_buffer.cpp; facts, torch-memory.md 3.1).
+    /// (torch/csrc/autograd/input_buffer.cpp; as traced).
     pub(super) fn may_be_written(&self) -> bool {
         !self.0.is_view && Rc::strong_count(&self.0) == 1 && Rc::strong_count(&self.0.storage) == 1
     }
