@@ -61,7 +61,7 @@ pub(crate) enum Command {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Json {
     /// Print JSON.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
 }
 
@@ -74,13 +74,13 @@ pub(crate) struct Predict {
     #[command(flatten)]
     pub(crate) target: Target,
     /// Draw the timeline and the peaks over batch and sequence into this folder.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, help_heading = "Output", value_name = "DIR")]
     pub(crate) charts: Option<PathBuf>,
     /// Charts as PNG too.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub(crate) png: bool,
     /// Print JSON.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
 }
 
@@ -95,19 +95,24 @@ pub(crate) struct Probe {
     pub(crate) target: Target,
     /// Where to run: `cpu`, `cuda`, `cuda:1`, or `auto` for CUDA where this build and machine
     /// have it.
-    #[arg(long, default_value = "auto")]
+    #[arg(long, default_value = "auto", help_heading = "Run")]
     pub(crate) device: Device,
     /// Run every workload of a suite (TOML) instead of one.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = "Run", value_name = "FILE")]
     pub(crate) suite: Option<PathBuf>,
     /// The folder for the record and the charts.
-    #[arg(long, value_name = "DIR", default_value = "vramcast-probe")]
+    #[arg(
+        long,
+        help_heading = "Output",
+        value_name = "DIR",
+        default_value = "vramcast-probe"
+    )]
     pub(crate) out: PathBuf,
     /// Charts as PNG too.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub(crate) png: bool,
     /// Print JSON.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
 }
 
@@ -117,7 +122,7 @@ pub(crate) struct Accuracy {
     #[arg(required = true)]
     pub(crate) files: Vec<PathBuf>,
     /// Print JSON.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
 }
 

@@ -56,8 +56,8 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// A table without lines, numbers to the right from the second column on.
-pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
+/// A table without lines: the first `words` columns to the left, numbers to the right.
+pub(crate) fn table(header: &[&str], words: usize, rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(header.to_vec());
     for row in rows {
@@ -65,7 +65,7 @@ pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
     }
     for (i, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
-        if i > 0 {
+        if i >= words {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
@@ -134,7 +134,7 @@ pub(crate) fn ledger(entries: &[Entry]) -> String {
     } else {
         &["", "bytes", ""]
     };
-    table(header, rows)
+    table(header, 1, rows)
 }
 
 fn difference(bytes: i128) -> String {
