@@ -10,6 +10,7 @@
 //!
 //! The log has a fixed room, made before it starts: an allocator must not allocate.
 
+use crate::real::Observer;
 use candle_core::{DType, Device, Tensor};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::{Cell, RefCell};
@@ -146,6 +147,21 @@ const ROOM: usize = 1 << 23;
 /// Ends the log of this thread before [`record`] does: what is freed now is the model.
 pub fn end() {
     RECORDING.set(false);
+}
+
+/// Tells the log of this thread what a run is doing.
+#[derive(Clone, Copy, Debug)]
+pub struct Marks;
+
+impl Observer for Marks {
+    fn begin(&self, phase: Phase) -> candle_core::Result<()> {
+        begin(phase);
+        Ok(())
+    }
+
+    fn end(&self) {
+        end();
+    }
 }
 
 /// Does once what sets things up on first use, so that it is not logged: a product (cache sizes

@@ -1,7 +1,7 @@
 //! One measured run: a job in, what it measured out. It is meant to run in a process of its own,
 //! since running out of memory can end the process.
 
-use crate::counting::{self, Logged, NotCounted};
+use crate::counting::{self, Logged, Marks, NotCounted};
 use crate::real::{Observer, Real};
 use crate::stock::run_stock;
 use candle_core::Device;
@@ -80,19 +80,6 @@ pub fn probe(job: &Job) -> Result<Measured, ProbeError> {
     match job.cuda {
         None => probe_cpu(job),
         Some(ordinal) => probe_cuda(job, ordinal),
-    }
-}
-
-struct Marks;
-
-impl Observer for Marks {
-    fn begin(&self, phase: Phase) -> candle_core::Result<()> {
-        counting::begin(phase);
-        Ok(())
-    }
-
-    fn end(&self) {
-        counting::end();
     }
 }
 

@@ -5,26 +5,12 @@ use candle_core::Device;
 use vramcast::config::ModelConfig;
 use vramcast::sequence::{Seen, first_difference};
 use vramcast::shadow::candle::Flavour;
-use vramcast::timeline::Phase;
 use vramcast::workload::{Code, Mode, Optimizer, Task, Workload};
-use vramcast_candle::counting::{self, Counting, Logged};
-use vramcast_candle::{Observer, Real, run_stock};
+use vramcast_candle::counting::{self, Counting, Logged, Marks};
+use vramcast_candle::{Real, run_stock};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-struct Marks;
-
-impl Observer for Marks {
-    fn begin(&self, phase: Phase) -> candle_core::Result<()> {
-        counting::begin(phase);
-        Ok(())
-    }
-
-    fn end(&self) {
-        counting::end();
-    }
-}
 
 fn tiny(vocab: u64, hidden: u64, layers: u64, heads: u64, dropout: f64, act: &str) -> ModelConfig {
     ModelConfig::from_json(&format!(
