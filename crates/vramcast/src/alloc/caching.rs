@@ -30,10 +30,9 @@ pub use conf::{Conf, ConfError};
 use free_list::{Entry, FreeList};
 pub use stats::{OutOfMemory, SegmentEvent, Stats};
 
+use super::bins::GRANULE;
 use crate::bytes::MIB;
 
-/// Blocks start and end on multiples of this many bytes (`kMinBlockSize`).
-const GRANULE: u64 = 512;
 /// The largest small block, and the largest rest that a large block keeps (`kSmallSize`).
 const SMALL_SIZE: u64 = MIB;
 /// Segments of the small pool (`kSmallBuffer`).

@@ -39,9 +39,10 @@ mod chunks;
 mod invariants;
 mod size_index;
 
+use super::bins::GRANULE;
 pub(super) use chunks::CHUNK;
 use chunks::{Chunks, inside, touched};
-use size_index::{GRANULE, NONE, SizeIndex};
+use size_index::{NONE, SizeIndex};
 
 /// Bytes of the simulated address range: far more than any device has, since
 /// the log shows no end of it.

@@ -2,6 +2,7 @@
 //!
 //! Only this module knows how memory is carved; it knows nothing of models or runtimes.
 
+mod bins;
 pub mod caching;
 mod cuda_pool;
 mod replay;

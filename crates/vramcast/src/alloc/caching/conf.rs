@@ -3,6 +3,7 @@
 //! Constraint: an option that changes sizes is simulated or refused, never ignored. The grammar and
 //! the ranges are those of PyTorch's `c10/core/AllocatorConfig.cpp` (0ac7166).
 
+use super::GRANULE;
 use crate::bytes::MIB;
 
 /// The smallest `max_split_size_mb`, and the default of `max_non_split_rounding_mb`.
@@ -151,7 +152,6 @@ impl Conf {
 
     /// The bytes of the block that a request of `bytes` asks for.
     pub(super) fn round(&self, bytes: u64) -> u64 {
-        const GRANULE: u64 = super::GRANULE;
         if bytes <= GRANULE {
             return GRANULE;
         }

@@ -19,60 +19,52 @@ impl Entry {
     }
 }
 
-/// Bits of a size below its highest one that tell bins apart.
-const MANTISSA_BITS: u32 = 4;
-const WORDS: usize = 12;
+/// 16 bins per octave.
+type Bins = crate::alloc::bins::Bins<4, 12>;
 
 /// An ordered set of free blocks.
 #[derive(Clone)]
 pub(super) struct FreeList {
     bins: Vec<Vec<Entry>>,
-    occupied: [u64; WORDS],
-}
-
-/// The bin of a size: exact up to 16 granules of 512 B, then 16 bins per octave.
-fn bin_of(size: u64) -> usize {
-    let granules = size / super::GRANULE;
-    let shift = granules.max(1).ilog2().saturating_sub(MANTISSA_BITS);
-    ((shift as usize) << MANTISSA_BITS) + (granules >> shift) as usize
+    occupied: Bins,
 }
 
 impl FreeList {
     pub(super) fn new() -> Self {
         Self {
-            bins: vec![Vec::new(); WORDS * 64],
-            occupied: [0; WORDS],
+            bins: vec![Vec::new(); Bins::COUNT],
+            occupied: Bins::new(),
         }
     }
 
     pub(super) fn insert(&mut self, entry: Entry) {
-        let bin = bin_of(entry.size);
+        let bin = Bins::of(entry.size);
         let entries = &mut self.bins[bin];
         let at = position(entries, entry.key());
         entries.insert(at, entry);
-        self.occupied[bin / 64] |= 1 << (bin % 64);
+        self.occupied.occupy(bin);
     }
 
     /// Removes the block of so many bytes at an address, which must be there.
     pub(super) fn remove(&mut self, size: u64, address: u64) {
-        let bin = bin_of(size);
+        let bin = Bins::of(size);
         let entries = &mut self.bins[bin];
         let at = position(entries, (size, address));
         debug_assert_eq!(entries[at].key(), (size, address));
         entries.remove(at);
         if entries.is_empty() {
-            self.occupied[bin / 64] &= !(1 << (bin % 64));
+            self.occupied.vacate(bin);
         }
     }
 
     /// The first block that does not come before (`size`, `address`).
     pub(super) fn first_from(&self, size: u64, address: u64) -> Option<Entry> {
-        let bin = bin_of(size);
+        let bin = Bins::of(size);
         let entries = &self.bins[bin];
         if let Some(&entry) = entries.get(position(entries, (size, address))) {
             return Some(entry);
         }
-        let bin = self.next_bin(bin + 1)?;
+        let bin = self.occupied.first_from(bin + 1)?;
         self.bins[bin].first().copied()
     }
 
@@ -83,25 +75,12 @@ impl FreeList {
 
     /// The largest block, the highest address among equals.
     pub(super) fn last(&self) -> Option<Entry> {
-        let word = self.occupied.iter().rposition(|&bits| bits != 0)?;
-        let bin = word * 64 + 63 - self.occupied[word].leading_zeros() as usize;
-        self.bins[bin].last().copied()
+        self.bins[self.occupied.last()?].last().copied()
     }
 
     /// All blocks in order.
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = Entry> + '_ {
         self.bins.iter().flatten().copied()
-    }
-
-    /// The first occupied bin from `bin` on.
-    fn next_bin(&self, bin: usize) -> Option<usize> {
-        let mut word = bin / 64;
-        let mut bits = self.occupied.get(word)? & (u64::MAX << (bin % 64));
-        while bits == 0 {
-            word += 1;
-            bits = *self.occupied.get(word)?;
-        }
-        Some(word * 64 + bits.trailing_zeros() as usize)
     }
 }
 
@@ -118,11 +97,11 @@ mod tests {
     fn bins_keep_the_order_of_sizes() {
         let mut last = 0;
         for granules in 1..100_000 {
-            let bin = bin_of(granules * 512);
+            let bin = Bins::of(granules * 512);
             assert!(bin == last || bin == last + 1);
             last = bin;
         }
-        assert!(bin_of(1 << 48) < WORDS * 64);
+        assert!(Bins::of(1 << 48) < Bins::COUNT);
     }
 
     #[test]

@@ -4,16 +4,11 @@
 //! takes the oldest of the smallest blocks that fit; every operation is O(1)
 //! but for the few distinct sizes that share a bin.
 
-/// Sizes are multiples of this many bytes.
-pub(super) const GRANULE: u64 = 512;
-
 /// The null value of every `u32` link.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Bits of a size below its highest one that tell bins apart.
-const MANTISSA_BITS: u32 = 3;
-const WORDS: usize = 6;
-const BINS: usize = WORDS * 64;
+/// Eight bins per octave.
+type Bins = crate::alloc::bins::Bins<3, 6>;
 
 /// The blocks of one size, oldest first.
 #[derive(Clone, Copy)]
@@ -32,23 +27,15 @@ struct Link {
 /// An ordered multimap from size in bytes to block number.
 pub(super) struct SizeIndex {
     bins: Vec<Vec<Class>>,
-    occupied: [u64; WORDS],
+    occupied: Bins,
     links: Vec<Link>,
-}
-
-/// The bin of a size: exact up to eight granules, then eight bins per octave.
-fn bin_of(size: u64) -> usize {
-    let granules = size / GRANULE;
-    let octave = granules.max(1).ilog2();
-    let shift = octave.saturating_sub(MANTISSA_BITS);
-    ((shift as usize) << MANTISSA_BITS) + (granules >> shift) as usize
 }
 
 impl SizeIndex {
     pub(super) fn new() -> Self {
         Self {
-            bins: (0..BINS).map(|_| Vec::new()).collect(),
-            occupied: [0; WORDS],
+            bins: (0..Bins::COUNT).map(|_| Vec::new()).collect(),
+            occupied: Bins::new(),
             links: Vec::new(),
         }
     }
@@ -63,7 +50,7 @@ impl SizeIndex {
             };
             self.links.resize(slot + 1, unlinked);
         }
-        let bin = bin_of(size);
+        let bin = Bins::of(size);
         let classes = &mut self.bins[bin];
         let at = position(classes, size);
         let mut older = NONE;
@@ -80,7 +67,7 @@ impl SizeIndex {
                     newest: block,
                 };
                 classes.insert(at, class);
-                self.occupied[bin / 64] |= 1 << (bin % 64);
+                self.occupied.occupy(bin);
             }
         }
         self.links[slot] = Link { older, newer: NONE };
@@ -98,13 +85,13 @@ impl SizeIndex {
         if older != NONE && newer != NONE {
             return;
         }
-        let bin = bin_of(size);
+        let bin = Bins::of(size);
         let classes = &mut self.bins[bin];
         let at = position(classes, size);
         if older == NONE && newer == NONE {
             classes.remove(at);
             if classes.is_empty() {
-                self.occupied[bin / 64] &= !(1 << (bin % 64));
+                self.occupied.vacate(bin);
             }
         } else if older == NONE {
             classes[at].oldest = newer;
@@ -120,9 +107,10 @@ impl SizeIndex {
 
     /// Blocks of at least `size` bytes, smallest first, oldest first among equals.
     pub(super) fn from(&self, size: u64) -> impl Iterator<Item = u32> + '_ {
-        let bin = bin_of(size);
+        let bin = Bins::of(size);
         let start = position(&self.bins[bin], size);
-        let rest = std::iter::successors(self.next_bin(bin + 1), |&b| self.next_bin(b + 1));
+        let next = |bin: usize| self.occupied.first_from(bin + 1);
+        let rest = std::iter::successors(next(bin), move |&bin| next(bin));
         self.bins[bin][start..]
             .iter()
             .chain(rest.flat_map(|b| self.bins[b].iter()))
@@ -131,17 +119,6 @@ impl SizeIndex {
                     Some(self.links[block as usize].newer).filter(|&next| next != NONE)
                 })
             })
-    }
-
-    /// The first occupied bin from `bin` on.
-    fn next_bin(&self, bin: usize) -> Option<usize> {
-        let mut word = bin / 64;
-        let mut bits = self.occupied.get(word)? & (u64::MAX << (bin % 64));
-        while bits == 0 {
-            word += 1;
-            bits = *self.occupied.get(word)?;
-        }
-        Some(word * 64 + bits.trailing_zeros() as usize)
     }
 }
 
@@ -156,16 +133,17 @@ fn position(classes: &[Class], size: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::alloc::bins::GRANULE;
 
     #[test]
     fn bins_keep_the_order_of_sizes() {
         let mut last = 0;
         for granules in 1..100_000 {
-            let bin = bin_of(granules * GRANULE);
+            let bin = Bins::of(granules * GRANULE);
             assert!(bin == last || bin == last + 1);
             last = bin;
         }
-        assert!(bin_of(1 << 47) < BINS);
+        assert!(Bins::of(1 << 47) < Bins::COUNT);
     }
 
     #[test]
