@@ -74,7 +74,7 @@ fn ours(config: &ModelConfig, task: Task) -> (Model<Tensor>, HashMap<String, Ten
 #[test]
 fn the_encoder_computes_what_candle_transformers_computes() {
     for act in ["gelu", "gelu_new", "relu"] {
-        let config = config(if act == "gelu_new" { "gelu_new" } else { act });
+        let config = config(act);
         let (model, weights) = ours(&config, Task::Base);
         let ModelConfig::Bert(bert_config) = &config;
         let builder = VarBuilder::from_tensors(weights, DType::F32, &Device::Cpu);

@@ -10,7 +10,7 @@ use crate::style::{
     WHITE, WIDTH, byte_ticks, count_ticks, head, shorten, wrap,
 };
 use vramcast::bytes::{Bytes, grouped};
-use vramcast::timeline::{Category, Event, Phase, Timeline};
+use vramcast::timeline::{Category, Phase, Timeline};
 
 /// The most columns that a chart has.
 pub const COLUMNS: usize = 1_200;
@@ -57,17 +57,7 @@ pub fn columns(timeline: &Timeline, most: usize) -> Vec<Column> {
     let mut columns: Vec<Column> = Vec::with_capacity(most);
     let (mut live, mut number) = ([0u64; Category::COUNT], 0);
     timeline.walk(|event, what, phase, bytes| {
-        match what {
-            Event::Alloc(b) => {
-                let buffer = &timeline.buffers[b as usize];
-                live[buffer.category as usize] += buffer.bytes;
-            }
-            Event::Free(b) => {
-                let buffer = &timeline.buffers[b as usize];
-                live[buffer.category as usize] -= buffer.bytes;
-            }
-            Event::Begin(_) | Event::Synchronize => {}
-        }
+        timeline.tally(what, &mut live);
         if phase == Phase::Load || most == 0 {
             return;
         }
@@ -400,7 +390,7 @@ mod tests {
     use crate::tidy::{assert_tidy, assert_xml};
     use proptest::prelude::*;
     use vramcast::bytes::{GIB, MIB};
-    use vramcast::timeline::{Buffer, ScopeId, Work};
+    use vramcast::timeline::{Buffer, Event, ScopeId, Work};
 
     /// A timeline from allocations; `frees` says of each whether one of the living goes first.
     fn story(allocations: &[(u64, usize, bool)], forward: usize, backward: usize) -> Timeline {

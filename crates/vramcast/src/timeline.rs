@@ -242,19 +242,25 @@ impl Timeline {
     pub fn live_at(&self, event: usize) -> [u64; Category::COUNT] {
         let mut live = [0u64; Category::COUNT];
         for &event in &self.events[..=event] {
-            match event {
-                Event::Alloc(b) => {
-                    let b = &self.buffers[b as usize];
-                    live[b.category as usize] += b.bytes;
-                }
-                Event::Free(b) => {
-                    let b = &self.buffers[b as usize];
-                    live[b.category as usize] -= b.bytes;
-                }
-                Event::Begin(_) | Event::Synchronize => {}
-            }
+            self.tally(event, &mut live);
         }
         live
+    }
+
+    /// Adds what `event` allocates to the live bytes by category before it, or takes what it
+    /// frees from them.
+    pub fn tally(&self, event: Event, live: &mut [u64; Category::COUNT]) {
+        match event {
+            Event::Alloc(b) => {
+                let b = &self.buffers[b as usize];
+                live[b.category as usize] += b.bytes;
+            }
+            Event::Free(b) => {
+                let b = &self.buffers[b as usize];
+                live[b.category as usize] -= b.bytes;
+            }
+            Event::Begin(_) | Event::Synchronize => {}
+        }
     }
 }
 

@@ -83,11 +83,7 @@ impl Device {
     }
 
     pub(super) fn bytes(&self, bytes: u64, op: &'static str) -> Storage {
-        let buffer = self.0.tape.alloc(bytes, 8, op, Work::InOrder(bytes));
-        Storage {
-            device: Rc::downgrade(&self.0),
-            buffer,
-        }
+        self.storage(self.0.tape.alloc(bytes, 8, op, Work::InOrder(bytes)))
     }
 
     /// A fresh contiguous tensor.
@@ -100,32 +96,23 @@ impl Device {
         let n = elements(&layout.dims);
         let bytes = n.saturating_mul(dtype.bits()) / 8;
         let buffer = self.0.tape.alloc(n, dtype.bits(), op, Work::InOrder(bytes));
-        let storage = Rc::new(Storage {
+        Tensor::whole(self.storage(buffer), layout, dtype)
+    }
+
+    fn storage(&self, buffer: u32) -> Storage {
+        Storage {
             device: Rc::downgrade(&self.0),
             buffer,
-        });
-        Tensor(Rc::new(Value {
-            storage,
-            layout,
-            dtype,
-            is_view: false,
-            edge: None,
-        }))
+        }
     }
 
     /// What is left of a tensor whose memory is gone: nothing reads it any more.
     pub(super) fn ghost(&self, layout: Layout, dtype: DType) -> Tensor {
-        let storage = Rc::new(Storage {
+        let storage = Storage {
             device: std::rc::Weak::new(),
             buffer: 0,
-        });
-        Tensor(Rc::new(Value {
-            storage,
-            layout,
-            dtype,
-            is_view: false,
-            edge: None,
-        }))
+        };
+        Tensor::whole(storage, layout, dtype)
     }
 
     /// A matrix product's first use of cuBLAS on a thread takes a workspace, after the product's
@@ -155,6 +142,17 @@ impl Device {
 }
 
 impl Tensor {
+    /// The only tensor of a storage, which is no view and has no edge.
+    fn whole(storage: Storage, layout: Layout, dtype: DType) -> Self {
+        Self(Rc::new(Value {
+            storage: Rc::new(storage),
+            layout,
+            dtype,
+            is_view: false,
+            edge: None,
+        }))
+    }
+
     pub(super) fn dims(&self) -> &[u64] {
         &self.0.layout.dims
     }
