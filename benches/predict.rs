@@ -5,10 +5,16 @@ use std::hint::black_box;
 use vramcast::config::ModelConfig;
 use vramcast::predict::{Question, predict};
 use vramcast::shadow::candle::Flavour;
-use vramcast::workload::{Mode, Task, Workload};
+use vramcast::workload::{Mode, Runtime, Task, Workload};
 
 fn ask(model: &str, config: &ModelConfig, batch: u64, seq: u64, range: bool) -> u64 {
-    let workload = Workload::new(Task::SequenceClassification, Mode::Train, batch, seq);
+    let workload = Workload::new(
+        Runtime::Candle,
+        Task::SequenceClassification,
+        Mode::Train,
+        batch,
+        seq,
+    );
     let prediction = predict(&Question {
         model,
         config,

@@ -5,7 +5,7 @@ use candle_core::Device;
 use vramcast::config::ModelConfig;
 use vramcast::sequence::{Seen, first_difference};
 use vramcast::shadow::candle::Flavour;
-use vramcast::workload::{Code, Mode, Optimizer, Task, Workload};
+use vramcast::workload::{Code, Mode, Optimizer, Runtime, Task, Workload};
 use vramcast_candle::counting::{self, Counting, Logged, Marks};
 use vramcast_candle::{Real, run_stock};
 
@@ -55,11 +55,11 @@ fn check(config: &ModelConfig, workload: &Workload) {
 }
 
 fn train(task: Task, batch: u64, seq: u64) -> Workload {
-    Workload::new(task, Mode::Train, batch, seq)
+    Workload::new(Runtime::Candle, task, Mode::Train, batch, seq)
 }
 
 fn infer(task: Task, batch: u64, seq: u64) -> Workload {
-    Workload::new(task, Mode::Infer, batch, seq)
+    Workload::new(Runtime::Candle, task, Mode::Infer, batch, seq)
 }
 
 const TASKS: [Task; 3] = [Task::Base, Task::SequenceClassification, Task::MaskedLm];

@@ -52,16 +52,15 @@ fn inputs(labels: Option<(u64, u64)>) -> Inputs<Tensor> {
     }
 }
 
+/// The largest difference, in terms of the largest value: sums of single-precision products are
+/// rounded in proportion to it.
 fn largest_difference(ours: &Tensor, theirs: &Tensor) -> f32 {
     assert_eq!(ours.dims(), theirs.dims());
-    let difference = (ours - theirs).unwrap().abs().unwrap();
-    difference
-        .flatten_all()
-        .unwrap()
-        .max(0)
-        .unwrap()
-        .to_scalar()
-        .unwrap()
+    let largest = |tensor: &Tensor| -> f32 {
+        let flat = tensor.abs().unwrap().flatten_all().unwrap();
+        flat.max(0).unwrap().to_scalar().unwrap()
+    };
+    largest(&(ours - theirs).unwrap()) / largest(theirs)
 }
 
 /// Our model in inference, and its weights by name.

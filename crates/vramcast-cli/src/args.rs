@@ -155,14 +155,14 @@ pub(crate) struct WorkloadArgs {
     /// Types of weights and activations.
     #[arg(long, default_value_t, value_parser = words::<Precision>())]
     precision: Precision,
-    /// How attention is computed.
-    #[arg(long, default_value_t, value_parser = words::<Attention>())]
-    attention: Attention,
+    /// How attention is computed; `sdpa` by default, `eager` on candle.
+    #[arg(long, value_parser = words::<Attention>())]
+    attention: Option<Attention>,
     /// What updates the parameters.
     #[arg(long, default_value_t, value_parser = words::<Optimizer>())]
     optimizer: Optimizer,
     /// The software that runs it.
-    #[arg(long, default_value_t, value_parser = words::<Runtime>())]
+    #[arg(long, default_value_t = Runtime::Candle, value_parser = words::<Runtime>())]
     runtime: Runtime,
     /// Whose model code: this project's, in which every parameter trains, or candle's stock models.
     #[arg(long, default_value_t, value_parser = words::<Code>())]
@@ -181,18 +181,14 @@ pub(crate) struct WorkloadArgs {
 impl WorkloadArgs {
     pub(crate) fn workload(&self) -> Workload {
         Workload {
-            task: self.task,
-            mode: self.mode,
-            batch: self.batch,
-            seq: self.seq,
             precision: self.precision,
-            attention: self.attention,
+            attention: self.attention.unwrap_or(self.runtime.attention()),
             optimizer: self.optimizer,
-            runtime: self.runtime,
             code: self.code,
             checkpointing: self.checkpointing,
             accumulation: self.accumulation,
             padding: self.padding,
+            ..Workload::new(self.runtime, self.task, self.mode, self.batch, self.seq)
         }
     }
 }

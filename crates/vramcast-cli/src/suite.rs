@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
 use std::path::Path;
-use vramcast::workload::{Code, Mode, Optimizer, Task, Workload};
+use vramcast::workload::{Code, Mode, Optimizer, Runtime, Task, Workload};
 
 /// One workload of a suite.
 #[derive(Clone, Debug)]
@@ -90,7 +90,7 @@ fn expand(table: &Table) -> Vec<Entry> {
                                 let workload = Workload {
                                     optimizer,
                                     code,
-                                    ..Workload::new(task, mode, batch, seq)
+                                    ..Workload::new(Runtime::Candle, task, mode, batch, seq)
                                 };
                                 entries.push(Entry {
                                     model: model.clone(),

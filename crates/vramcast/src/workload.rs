@@ -108,9 +108,9 @@ pub enum Precision {
 #[strum(serialize_all = "kebab-case")]
 pub enum Attention {
     /// Matrix products and a softmax: the scores exist as a tensor.
-    #[default]
     Eager,
     /// A fused kernel, chosen by the runtime.
+    #[default]
     Sdpa,
 }
 
@@ -143,6 +143,61 @@ pub enum Optimizer {
     Sgd,
     /// One moment a parameter.
     SgdMomentum,
+    /// PyTorch's own: a row and a column of moments for each matrix.
+    Adafactor,
+}
+
+/// Who calls the model, in training on PyTorch.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    Display,
+    EnumString,
+    VariantNames,
+)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum Loop {
+    /// A loop of its own: the batch lies on the device, gradients are cleared at the start of a step.
+    #[default]
+    Plain,
+    /// Hugging Face's `Trainer`: batches are moved to the device one by one, gradients are clipped
+    /// and cleared at the end of a step.
+    Trainer,
+}
+
+/// How the weights came to the device, on PyTorch.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    Display,
+    EnumString,
+    VariantNames,
+)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum Placement {
+    /// The model was built there.
+    #[default]
+    OnDevice,
+    /// It was built on the host and moved: `from_pretrained(..).to("cuda")`.
+    To,
+    /// It was loaded there: `from_pretrained(.., device_map="cuda")`.
+    DeviceMap,
 }
 
 /// The software that runs the job.
@@ -164,10 +219,20 @@ pub enum Optimizer {
 #[strum(serialize_all = "kebab-case")]
 pub enum Runtime {
     /// candle 0.11.1.
-    #[default]
     Candle,
     /// PyTorch 2.11 with transformers 5.
+    #[default]
     Torch,
+}
+
+impl Runtime {
+    /// How attention is computed where nothing else is asked for.
+    pub fn attention(self) -> Attention {
+        match self {
+            Self::Candle => Attention::Eager,
+            Self::Torch => Attention::Sdpa,
+        }
+    }
 }
 
 /// Whose model code runs on candle.
@@ -230,6 +295,21 @@ pub struct Workload {
     /// Whether the batch has padded rows.
     #[serde(default)]
     pub padding: bool,
+    /// Who calls the model.
+    #[serde(default, rename = "loop")]
+    pub training_loop: Loop,
+    /// How the weights came to the device.
+    #[serde(default)]
+    pub placement: Placement,
+    /// The rank of LoRA's adapters on queries and values; 0 where there are none.
+    #[serde(default)]
+    pub lora_rank: u64,
+    /// Whether `torch.compile` rewrites the model.
+    #[serde(default)]
+    pub compile: bool,
+    /// Options of PyTorch's allocator, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`.
+    #[serde(default)]
+    pub allocator_conf: String,
 }
 
 fn one() -> u32 {
@@ -237,21 +317,26 @@ fn one() -> u32 {
 }
 
 impl Workload {
-    /// A workload with everything but the shapes at its default.
-    pub fn new(task: Task, mode: Mode, batch: u64, seq: u64) -> Self {
+    /// A workload with everything but the shapes at the runtime's default.
+    pub fn new(runtime: Runtime, task: Task, mode: Mode, batch: u64, seq: u64) -> Self {
         Self {
             task,
             mode,
             batch,
             seq,
             precision: Precision::default(),
-            attention: Attention::default(),
+            attention: runtime.attention(),
             optimizer: Optimizer::default(),
-            runtime: Runtime::default(),
+            runtime,
             code: Code::default(),
             checkpointing: false,
             accumulation: 1,
             padding: false,
+            training_loop: Loop::default(),
+            placement: Placement::default(),
+            lora_rank: 0,
+            compile: false,
+            allocator_conf: String::new(),
         }
     }
 
@@ -271,6 +356,31 @@ impl Workload {
         }
         if self.code == Code::CandleTransformers {
             text += ", stock candle-transformers";
+        }
+        if self.attention != self.runtime.attention() {
+            text += &format!(", {} attention", self.attention);
+        }
+        let more = [
+            (self.checkpointing, "checkpointing".to_owned()),
+            (self.padding, "padded".to_owned()),
+            (
+                self.accumulation > 1,
+                format!("{} passes a step", self.accumulation),
+            ),
+            (
+                self.lora_rank > 0,
+                format!("LoRA of rank {}", self.lora_rank),
+            ),
+            (self.compile, "compiled".to_owned()),
+            (self.training_loop == Loop::Trainer, "Trainer".to_owned()),
+            (
+                self.placement != Placement::default(),
+                format!("placed by {}", self.placement),
+            ),
+            (!self.allocator_conf.is_empty(), self.allocator_conf.clone()),
+        ];
+        for (_, words) in more.into_iter().filter(|(holds, _)| *holds) {
+            text += &format!(", {words}");
         }
         text
     }

@@ -5,7 +5,7 @@ use vramcast::config::ModelConfig;
 use vramcast::predict::{Prediction, Question, Verdict, predict, predict_with_timeline};
 use vramcast::shadow::candle::Flavour;
 use vramcast::timeline::{Event, Phase, Timeline};
-use vramcast::workload::{Code, Mode, Optimizer, Task, Workload};
+use vramcast::workload::{Code, Mode, Optimizer, Runtime, Task, Workload};
 
 #[derive(Debug)]
 struct Asked {
@@ -37,12 +37,12 @@ fn asked() -> impl Strategy<Value = Asked> {
             ))
             .unwrap();
             let mode = if train { Mode::Train } else { Mode::Infer };
-            let mut workload = Workload::new(task, mode, batch, seq);
+            let mut workload = Workload::new(Runtime::Candle, task, mode, batch, seq);
             if sgd {
                 workload.optimizer = Optimizer::Sgd;
             }
             if stock {
-                workload = Workload::new(Task::Base, Mode::Infer, batch, seq);
+                workload = Workload::new(Runtime::Candle, Task::Base, Mode::Infer, batch, seq);
                 workload.code = Code::CandleTransformers;
             }
             let flavour = if cuda { Flavour::Cuda } else { Flavour::Cpu };
@@ -117,7 +117,13 @@ proptest! {
 #[test]
 fn the_verdict_is_tight_only_where_something_unknown_decides() {
     let config = ModelConfig::known("bert-base-uncased").unwrap();
-    let workload = Workload::new(Task::SequenceClassification, Mode::Train, 32, 128);
+    let workload = Workload::new(
+        Runtime::Candle,
+        Task::SequenceClassification,
+        Mode::Train,
+        32,
+        128,
+    );
     let at = |capacity| {
         predict(&Question {
             model: "bert-base-uncased",

@@ -8,13 +8,13 @@ use vramcast::config::KNOWN;
 use vramcast::gpu::{GPUS, Reading};
 use vramcast::predict::{Question, predict};
 use vramcast::shadow::candle::Flavour;
-use vramcast::workload::{Mode, Task, Workload};
+use vramcast::workload::{Mode, Runtime, Task, Workload};
 
 pub(crate) fn models(as_json: bool) -> Result<Exit> {
     let mut rows = Vec::new();
     for known in KNOWN {
         let config = known.config();
-        let workload = Workload::new(Task::Base, Mode::Infer, 1, 1);
+        let workload = Workload::new(Runtime::Candle, Task::Base, Mode::Infer, 1, 1);
         let prediction = predict(&Question {
             model: known.name,
             config: &config,

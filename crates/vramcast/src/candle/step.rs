@@ -67,9 +67,10 @@ pub fn run<C: Candle>(
         Mode::Train => {
             let mut optimizer = match workload.optimizer {
                 // candle has one of each; a question for another is refused before it comes here.
-                Optimizer::Adamw | Optimizer::AdamwSingle | Optimizer::AdamwFused => {
-                    candle.adamw(&parameters)?
-                }
+                Optimizer::Adamw
+                | Optimizer::AdamwSingle
+                | Optimizer::AdamwFused
+                | Optimizer::Adafactor => candle.adamw(&parameters)?,
                 Optimizer::Sgd | Optimizer::SgdMomentum => candle.sgd(&parameters)?,
             };
             for _ in 0..steps {

@@ -27,7 +27,7 @@ impl State {
         self.moments.get_or_insert_with(|| {
             device.0.tape.with_category(Category::Optimizer, || {
                 let moments = |p: &Tensor| match kind {
-                    Optimizer::Sgd => vec![],
+                    Optimizer::Sgd | Optimizer::Adafactor => vec![],
                     Optimizer::SgdMomentum => vec![like(p, "clone")],
                     Optimizer::Adamw | Optimizer::AdamwSingle => {
                         vec![like(p, "zeros_like"), like(p, "zeros_like")]
@@ -41,7 +41,10 @@ impl State {
             })
         });
         match kind {
-            Optimizer::Sgd | Optimizer::SgdMomentum | Optimizer::AdamwFused => {}
+            Optimizer::Sgd
+            | Optimizer::SgdMomentum
+            | Optimizer::AdamwFused
+            | Optimizer::Adafactor => {}
             Optimizer::Adamw => {
                 let mut roots: Vec<Tensor> = parameters
                     .iter()
