@@ -4,7 +4,6 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
 use vramcast::config::ModelConfig;
 use vramcast::predict::{Question, predict};
-use vramcast::shadow::candle::Flavour;
 use vramcast::workload::{Mode, Runtime, Task, Workload};
 
 fn ask(model: &str, config: &ModelConfig, batch: u64, seq: u64, range: bool) -> u64 {
@@ -16,13 +15,8 @@ fn ask(model: &str, config: &ModelConfig, batch: u64, seq: u64, range: bool) -> 
         seq,
     );
     let prediction = predict(&Question {
-        model,
-        config,
-        workload: &workload,
-        flavour: Flavour::Cuda,
-        gpu: None,
-        capacity: None,
         range,
+        ..Question::new(model, config, &workload)
     });
     prediction
         .expect("a known model and a sensible workload")

@@ -52,6 +52,7 @@ pub(crate) const STACK: [(Category, Colour); Category::COUNT] = [
     (Category::Activations, ORANGE),
     (Category::Temporaries, VERMILION),
     (Category::Inputs, PURPLE),
+    (Category::Workspaces, GREY),
 ];
 
 /// The lines of a chart, in order; forms repeat later than colours.

@@ -6,7 +6,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use strum::VariantNames;
 use vramcast::bytes::Bytes;
-use vramcast::workload::{Attention, Code, Mode, Optimizer, Precision, Runtime, Task, Workload};
+use vramcast::fit::Axis;
+use vramcast::workload::{
+    Attention, Code, Loop, Mode, Optimizer, Placement, Precision, Runtime, Task, Workload,
+};
 
 /// Says, before a job runs, how much GPU memory it needs, whether it fits, and why; then proves the
 /// answer by running the job and measuring it.
@@ -34,6 +37,12 @@ pub(crate) enum Command {
         vramcast predict ./my-model --mode infer --capacity 8GiB --json\n  \
         vramcast predict bert-large-uncased --batch 8 --seq 512 --charts out --png")]
     Predict(Predict),
+    /// The largest batch or the longest sequence that fits.
+    #[command(after_help = "Examples:\n  \
+        vramcast fit bert-base-uncased --seq 384 --precision amp-fp16 --gpu t4\n  \
+        vramcast fit bert-large-uncased --axis seq --batch 8 --capacity 24GiB\n  \
+        vramcast fit bert-base-uncased --seq 512 --allocator-limit 15GiB --json")]
+    Fit(Fit),
     /// Run a step for real, measure it, compare it with the prediction, draw the charts.
     #[command(after_help = "Examples:\n  \
         vramcast probe google/bert_uncased_L-4_H-256_A-4 --batch 2 --seq 64 --device cpu\n  \
@@ -85,6 +94,22 @@ pub(crate) struct Predict {
 }
 
 #[derive(Debug, ClapArgs)]
+pub(crate) struct Fit {
+    /// A known name, a path to a config.json, or a folder that holds one.
+    pub(crate) model: String,
+    /// What is searched; the workload's own value of it does not matter.
+    #[arg(long, default_value_t, value_parser = words::<Axis>())]
+    pub(crate) axis: Axis,
+    #[command(flatten)]
+    pub(crate) workload: WorkloadArgs,
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Print JSON.
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
 pub(crate) struct Probe {
     /// A known name, a path to a config.json, or a folder that holds one.
     #[arg(required_unless_present = "suite", conflicts_with = "suite")]
@@ -97,6 +122,9 @@ pub(crate) struct Probe {
     /// have it.
     #[arg(long, default_value = "auto", help_heading = "Run")]
     pub(crate) device: Device,
+    /// A Python with torch and transformers: the probe of PyTorch runs in it.
+    #[arg(long, help_heading = "Run", value_name = "PATH")]
+    pub(crate) python: Option<PathBuf>,
     /// Run every workload of a suite (TOML) instead of one.
     #[arg(long, help_heading = "Run", value_name = "FILE")]
     pub(crate) suite: Option<PathBuf>,
@@ -158,12 +186,12 @@ pub(crate) struct WorkloadArgs {
     /// How attention is computed; `sdpa` by default, `eager` on candle.
     #[arg(long, value_parser = words::<Attention>())]
     attention: Option<Attention>,
-    /// What updates the parameters.
-    #[arg(long, default_value_t, value_parser = words::<Optimizer>())]
-    optimizer: Optimizer,
-    /// The software that runs it.
-    #[arg(long, default_value_t = Runtime::Candle, value_parser = words::<Runtime>())]
-    runtime: Runtime,
+    /// What updates the parameters; `adamw` by default, `adamw-fused` in the Trainer's loop.
+    #[arg(long, value_parser = words::<Optimizer>())]
+    optimizer: Option<Optimizer>,
+    /// The software that runs it; `torch` by default, `candle` in a probe without --python.
+    #[arg(long, value_parser = words::<Runtime>())]
+    runtime: Option<Runtime>,
     /// Whose model code: this project's, in which every parameter trains, or candle's stock models.
     #[arg(long, default_value_t, value_parser = words::<Code>())]
     code: Code,
@@ -176,19 +204,42 @@ pub(crate) struct WorkloadArgs {
     /// The batch has padded rows.
     #[arg(long)]
     padding: bool,
+    /// Who calls the model, in training on PyTorch.
+    #[arg(long = "loop", default_value_t, value_parser = words::<Loop>())]
+    training_loop: Loop,
+    /// How the weights come to the device, on PyTorch.
+    #[arg(long, default_value_t, value_parser = words::<Placement>())]
+    placement: Placement,
+    /// The rank of LoRA's adapters on queries and values; 0 for none.
+    #[arg(long, default_value_t = 0)]
+    lora_rank: u64,
+    /// Options of PyTorch's allocator, as in PYTORCH_CUDA_ALLOC_CONF.
+    #[arg(long, default_value = "", value_name = "OPTIONS")]
+    allocator_conf: String,
 }
 
 impl WorkloadArgs {
-    pub(crate) fn workload(&self) -> Workload {
+    /// The workload, on `default` where no runtime was named.
+    pub(crate) fn workload(&self, default: Runtime) -> Workload {
+        let runtime = self.runtime.unwrap_or(default);
+        // As transformers' Trainer has it.
+        let usual = match self.training_loop {
+            Loop::Plain => Optimizer::default(),
+            Loop::Trainer => Optimizer::AdamwFused,
+        };
         Workload {
             precision: self.precision,
-            attention: self.attention.unwrap_or(self.runtime.attention()),
-            optimizer: self.optimizer,
+            attention: self.attention.unwrap_or(runtime.attention()),
+            optimizer: self.optimizer.unwrap_or(usual),
             code: self.code,
             checkpointing: self.checkpointing,
             accumulation: self.accumulation,
             padding: self.padding,
-            ..Workload::new(self.runtime, self.task, self.mode, self.batch, self.seq)
+            training_loop: self.training_loop,
+            placement: self.placement,
+            lora_rank: self.lora_rank,
+            allocator_conf: self.allocator_conf.clone(),
+            ..Workload::new(runtime, self.task, self.mode, self.batch, self.seq)
         }
     }
 }
@@ -203,6 +254,10 @@ pub(crate) struct Target {
     /// A capacity instead of a card's, such as 16GiB.
     #[arg(long, value_name = "SIZE", value_parser = Bytes::parse)]
     pub(crate) capacity: Option<Bytes>,
+    /// What PyTorch's allocator may reserve, as `torch.cuda.set_per_process_memory_fraction` sets
+    /// it; the context comes on top.
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::parse)]
+    pub(crate) allocator_limit: Option<Bytes>,
 }
 
 /// Where a probe runs.

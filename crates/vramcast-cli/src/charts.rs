@@ -10,7 +10,6 @@ use vramcast::compare::Entry;
 use vramcast::config::ModelConfig;
 use vramcast::gpu::{self, Gpu};
 use vramcast::predict::{Prediction, Question, predict};
-use vramcast::shadow::candle::Flavour;
 use vramcast::timeline::Timeline;
 use vramcast::workload::Workload;
 use vramcast_chart::{
@@ -118,13 +117,9 @@ pub(crate) fn peaks(
             };
             // Far from what was asked there may be no answer; then there is no point.
             let answer = predict(&Question {
-                model,
-                config,
-                workload: &workload,
-                flavour: Flavour::Cuda,
                 gpu,
-                capacity: None,
                 range: false,
+                ..Question::new(model, config, &workload)
             });
             points.extend(answer.ok().map(|prediction| (batch, prediction.peak_nvml)));
         }

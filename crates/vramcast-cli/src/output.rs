@@ -77,19 +77,26 @@ pub(crate) fn table(header: &[&str], words: usize, rows: Vec<Vec<String>>) -> St
         .join("\n")
 }
 
-/// The answer in one line: what NVML will show, and what there is.
+/// The answer in one line: what it takes, and what there is.
 pub(crate) fn headline(p: &Prediction) -> String {
-    let mut needs = format!("{} by NVML", p.peak_nvml);
+    let mut takes = format!("{} by NVML", p.peak_nvml);
     if p.peak_nvml_low != p.peak_nvml_high {
-        needs += &format!(" ({} to {})", p.peak_nvml_low, p.peak_nvml_high);
+        takes += &format!(" ({} to {})", p.peak_nvml_low, p.peak_nvml_high);
     }
-    let Some(capacity) = p.capacity else {
-        return format!("needs {needs}");
-    };
     let word = match p.verdict {
+        Verdict::Unknown => return format!("needs {takes}"),
         Verdict::Fits => "fits",
-        Verdict::Tight | Verdict::Unknown => "tight",
+        Verdict::Tight => "tight",
         Verdict::Oom => "does not fit",
+    };
+    // An allocator that gives its cache back runs in less than it takes where there is room.
+    let less = p.need.filter(|need| *need < p.peak_reserved);
+    let needs = match less.and_then(|need| need.plus(p.context).ok()) {
+        Some(need) => format!("needs {need}, takes up to {takes}"),
+        None => format!("needs {takes}"),
+    };
+    let Some(capacity) = p.capacity else {
+        return format!("{word}: {needs}; the allocator is limited");
     };
     // A capacity that was given stands instead of the card's.
     let card = p
@@ -98,8 +105,8 @@ pub(crate) fn headline(p: &Prediction) -> String {
         .and_then(gpu::find)
         .filter(|g| g.capacity().0 == capacity.0);
     match card {
-        Some(card) => format!("{word}: needs {needs}; {} has {capacity}", card.name),
-        None => format!("{word}: needs {needs}; {capacity} was given"),
+        Some(card) => format!("{word}: {needs}; {} has {capacity}", card.name),
+        None => format!("{word}: {needs}; {capacity} was given"),
     }
 }
 

@@ -1,52 +1,91 @@
 //! Record files: JSON lines, written whole or not at all.
 
 use anyhow::{Context, Result, anyhow, bail};
+use flate2::read::GzDecoder;
 use serde::Deserialize;
 use serde_json::Value;
-use std::io::Write;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use vramcast::config::quoted;
-use vramcast::record::{Record, SCHEMA};
-use vramcast::workload::Runtime;
+use vramcast::record::{BatchSearch, NeedSearch, Record, SCHEMA};
 
-/// A line that is no record of ours.
+/// A line of a record file.
 #[derive(Debug)]
-pub(crate) struct Skipped {
-    pub(crate) id: String,
-    pub(crate) reason: String,
+pub(crate) enum Line {
+    Run(Box<Record>),
+    BatchSearch(Box<BatchSearch>),
+    NeedSearch(Box<NeedSearch>),
+    /// A record in words that this version does not know.
+    Unknown {
+        id: String,
+        reason: String,
+    },
 }
 
-/// Reads every line of a record file. Lines of runtimes that are not predicted are skipped, and said
-/// to be.
+/// Reads every line of a record file, which may be compressed (`.gz`).
 ///
 /// # Errors
 /// The file and the line that is no record.
-pub(crate) fn read(path: &Path) -> Result<(Vec<Record>, Vec<Skipped>)> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("{}: cannot be read", path.display()))?;
-    let (mut records, mut skipped) = (Vec::new(), Vec::new());
-    let lines = text.trim_start_matches('\u{feff}').lines().enumerate();
-    for (i, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
-        let at = || format!("{}:{}", path.display(), i + 1);
-        let value: Value = serde_json::from_str(line)
-            .map_err(|e| anyhow!("{}: not a JSON object, or cut off: {e}", at()))?;
-        let text = |field: &str| value.get(field).and_then(Value::as_str);
-        if value.get("schema").and_then(Value::as_u64) != Some(u64::from(SCHEMA)) {
-            bail!("{}: not a record of schema {SCHEMA}", at());
-        }
-        match text("runtime") {
-            None => bail!("{}: a record without a `runtime`", at()),
-            Some(runtime) if runtime != Runtime::Candle.to_string() => skipped.push(Skipped {
-                id: text("id").map_or_else(at, str::to_owned),
-                reason: format!("runtime {} is not predicted yet", quoted(runtime)),
-            }),
-            Some(_) => {
-                let record = Record::deserialize(&value);
-                records.push(record.map_err(|e| anyhow!("{}: not a record: {e}", at()))?);
-            }
+pub(crate) fn read(path: &Path) -> Result<Vec<Line>> {
+    let cannot = || format!("{}: cannot be read", path.display());
+    let file = File::open(path).with_context(cannot)?;
+    let reader: Box<dyn Read> = if path.extension().is_some_and(|e| e == "gz") {
+        Box::new(GzDecoder::new(file))
+    } else {
+        Box::new(file)
+    };
+    let mut lines = Vec::new();
+    for (i, text) in BufReader::new(reader).lines().enumerate() {
+        let text = text.with_context(cannot)?;
+        let text = text.trim_start_matches('\u{feff}');
+        if !text.trim().is_empty() {
+            let at = format!("{}:{}", path.display(), i + 1);
+            lines.push(line(text, &at)?);
         }
     }
-    Ok((records, skipped))
+    Ok(lines)
+}
+
+/// The fields that say what kind of line it is.
+#[derive(Deserialize)]
+struct Kind {
+    schema: Option<u32>,
+    kind: Option<String>,
+    id: Option<String>,
+    runtime: Option<String>,
+}
+
+fn line(text: &str, at: &str) -> Result<Line> {
+    let kind: Kind = serde_json::from_str(text)
+        .map_err(|e| anyhow!("{at}: not a JSON object, or cut off: {e}"))?;
+    if kind.schema != Some(SCHEMA) {
+        bail!("{at}: not a record of schema {SCHEMA}");
+    }
+    if kind.runtime.is_none() {
+        bail!("{at}: a record without a `runtime`");
+    }
+    let read = match kind.kind.as_deref() {
+        Some("max-batch") => batch_search(text).map(|search| Line::BatchSearch(Box::new(search))),
+        Some("need") => serde_json::from_str(text).map(Line::NeedSearch),
+        _ => serde_json::from_str(text).map(Line::Run),
+    };
+    match read {
+        Ok(line) => Ok(line),
+        // A word of another version, family or program is no fault of the file.
+        Err(error) if error.to_string().starts_with("unknown variant") => Ok(Line::Unknown {
+            id: kind.id.unwrap_or_else(|| at.to_owned()),
+            reason: quoted(&error.to_string()),
+        }),
+        Err(error) => bail!("{at}: not a record: {error}"),
+    }
+}
+
+/// The batch of a search is what it found.
+fn batch_search(text: &str) -> serde_json::Result<BatchSearch> {
+    let mut value: Value = serde_json::from_str(text)?;
+    value["batch"] = value["max_batch"].clone();
+    BatchSearch::deserialize(value)
 }
 
 /// Adds a record to a file, replacing it only once the whole is on disk. What was measured before

@@ -4,7 +4,9 @@
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
 use std::path::Path;
-use vramcast::workload::{Code, Mode, Optimizer, Runtime, Task, Workload};
+use vramcast::workload::{
+    Attention, Code, Loop, Mode, Optimizer, Placement, Precision, Runtime, Task, Workload,
+};
 
 /// One workload of a suite.
 #[derive(Clone, Debug)]
@@ -27,10 +29,39 @@ struct Table {
     mode: OneOrMany<Mode>,
     batch: OneOrMany<u64>,
     seq: OneOrMany<u64>,
+    /// candle where absent.
+    #[serde(default = "candle")]
+    runtime: Runtime,
     #[serde(default)]
     optimizer: OneOrMany<Optimizer>,
     #[serde(default)]
     code: OneOrMany<Code>,
+    #[serde(default)]
+    precision: OneOrMany<Precision>,
+    /// The runtime's own where absent.
+    attention: Option<OneOrMany<Attention>>,
+    #[serde(default)]
+    checkpointing: OneOrMany<bool>,
+    #[serde(default = "one")]
+    accumulation: OneOrMany<u32>,
+    #[serde(default)]
+    padding: OneOrMany<bool>,
+    #[serde(default, rename = "loop")]
+    training_loop: OneOrMany<Loop>,
+    #[serde(default)]
+    placement: OneOrMany<Placement>,
+    #[serde(default)]
+    lora_rank: OneOrMany<u64>,
+    #[serde(default)]
+    allocator_conf: OneOrMany<String>,
+}
+
+fn candle() -> Runtime {
+    Runtime::Candle
+}
+
+fn one() -> OneOrMany<u32> {
+    OneOrMany::One(1)
 }
 
 #[derive(Debug, Deserialize)]
@@ -78,30 +109,57 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
+/// Every combination, the last field changing fastest.
 fn expand(table: &Table) -> Vec<Entry> {
-    let mut entries = Vec::new();
-    for model in table.model.all() {
-        for &task in table.task.all() {
-            for &mode in table.mode.all() {
-                for &optimizer in table.optimizer.all() {
-                    for &code in table.code.all() {
-                        for &batch in table.batch.all() {
-                            for &seq in table.seq.all() {
-                                let workload = Workload {
-                                    optimizer,
-                                    code,
-                                    ..Workload::new(Runtime::Candle, task, mode, batch, seq)
-                                };
-                                entries.push(Entry {
-                                    model: model.clone(),
-                                    workload,
-                                });
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
+    let attention = OneOrMany::One(table.runtime.attention());
+    let attention = table.attention.as_ref().unwrap_or(&attention);
+    let models = table.model.all().iter().map(|model| Entry {
+        model: model.clone(),
+        workload: Workload::new(table.runtime, Task::default(), Mode::default(), 1, 1),
+    });
+    let mut entries: Vec<Entry> = models.collect();
+    vary(&mut entries, &table.task, |w, &task| w.task = task);
+    vary(&mut entries, &table.mode, |w, &mode| w.mode = mode);
+    vary(&mut entries, &table.optimizer, |w, &optimizer| {
+        w.optimizer = optimizer;
+    });
+    vary(&mut entries, &table.code, |w, &code| w.code = code);
+    vary(&mut entries, &table.precision, |w, &precision| {
+        w.precision = precision;
+    });
+    vary(&mut entries, attention, |w, &attention| {
+        w.attention = attention
+    });
+    vary(&mut entries, &table.checkpointing, |w, &on| {
+        w.checkpointing = on
+    });
+    vary(&mut entries, &table.accumulation, |w, &n| {
+        w.accumulation = n
+    });
+    vary(&mut entries, &table.padding, |w, &on| w.padding = on);
+    vary(&mut entries, &table.training_loop, |w, &who| {
+        w.training_loop = who;
+    });
+    vary(&mut entries, &table.placement, |w, &how| w.placement = how);
+    vary(&mut entries, &table.lora_rank, |w, &rank| {
+        w.lora_rank = rank
+    });
+    vary(&mut entries, &table.allocator_conf, |w, conf| {
+        w.allocator_conf.clone_from(conf);
+    });
+    vary(&mut entries, &table.batch, |w, &batch| w.batch = batch);
+    vary(&mut entries, &table.seq, |w, &seq| w.seq = seq);
     entries
+}
+
+/// Each entry once for each value.
+fn vary<T>(entries: &mut Vec<Entry>, values: &OneOrMany<T>, set: impl Fn(&mut Workload, &T)) {
+    let varied = entries.iter().flat_map(|entry| {
+        values.all().iter().map(|value| {
+            let mut entry = entry.clone();
+            set(&mut entry.workload, value);
+            entry
+        })
+    });
+    *entries = varied.collect();
 }

@@ -1,8 +1,9 @@
 //! How far predictions are from measured records: every row, and the figures that sum them up.
 
 use crate::bytes::{Bytes, MIB};
+use crate::fit::Fit;
 use crate::predict::{Prediction, Verdict};
-use crate::record::{Record, RunOutcome};
+use crate::record::{BatchSearch, NeedSearch, Record, RunOutcome};
 use crate::workload::{Mode, Precision, Runtime, Workload};
 use serde::Serialize;
 
@@ -68,6 +69,53 @@ pub struct Compared {
     pub nvml: Option<Figure>,
     /// Whether that lies in the range that was predicted.
     pub nvml_in_range: Option<bool>,
+}
+
+/// A measured search for the largest batch beside the predicted one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SearchedBatch {
+    /// The record's id.
+    pub id: String,
+    /// The model.
+    pub model: String,
+    /// What ran; its batch is the measured one.
+    #[serde(flatten)]
+    pub workload: Workload,
+    /// What the allocator was allowed to reserve.
+    pub cap: Bytes,
+    /// The largest batch that ran.
+    pub measured: u64,
+    /// The largest that was expected to run.
+    pub predicted: u64,
+    /// The largest that was said to fit.
+    pub certain: u64,
+    /// The largest that was not said to run out of memory.
+    pub possible: u64,
+    /// Batches that were tried and ended otherwise than expected.
+    pub otherwise: Vec<u64>,
+}
+
+impl SearchedBatch {
+    /// Whether the measured batch is in the band that was declared.
+    pub fn in_band(&self) -> bool {
+        (self.certain..=self.possible).contains(&self.measured)
+    }
+}
+
+/// A measured search for the need beside the predicted one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SearchedNeed {
+    /// The record's id.
+    pub id: String,
+    /// The model.
+    pub model: String,
+    /// What ran.
+    #[serde(flatten)]
+    pub workload: Workload,
+    /// The smallest cap with which it ran, against the predicted need.
+    pub need: Figure,
+    /// The largest cap with which it did not run.
+    pub fails_at: Bytes,
 }
 
 /// A record without a prediction.
@@ -143,8 +191,22 @@ pub struct Confusion {
 pub struct Accuracy {
     /// Every record with a prediction.
     pub rows: Vec<Compared>,
+    /// Searches for the largest batch.
+    pub batches: Vec<SearchedBatch>,
+    /// Searches for the need.
+    pub needs: Vec<SearchedNeed>,
     /// What they come to.
     pub summary: Summary,
+}
+
+impl Accuracy {
+    /// Whether there was nothing to compare, not even what is not predicted.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+            && self.batches.is_empty()
+            && self.needs.is_empty()
+            && self.summary.unpredicted.is_empty()
+    }
 }
 
 /// What a set of records comes to.
@@ -176,10 +238,15 @@ pub fn compare(record: &Record, prediction: &Prediction) -> Compared {
             .map(|measured| Figure::new(measured, predicted))
     };
     let m = &record.measured;
-    let nvml = m
-        .nvml_used
-        .zip(m.nvml_before)
-        .and_then(|(used, before)| used.0.checked_sub(before.0).map(Bytes));
+    // Records of an idle card do not say what it used before: nothing.
+    let before = m.nvml_before.unwrap_or(Bytes(0));
+    let nvml = m.nvml_used.and_then(|used| used.0.checked_sub(before.0));
+    let nvml = nvml.map(Bytes);
+    // candle's pool counts what was requested.
+    let allocated = match record.workload.runtime {
+        Runtime::Candle => m.peak_requested,
+        Runtime::Torch => m.peak_allocated,
+    };
     Compared {
         id: record.id.clone(),
         model: record.model.clone(),
@@ -188,8 +255,8 @@ pub fn compare(record: &Record, prediction: &Prediction) -> Compared {
         outcome: record.outcome,
         verdict: prediction.verdict,
         requested: figure(m.peak_requested, prediction.peak_requested),
-        allocated: figure(m.peak_requested, prediction.peak_allocated),
-        reserved: figure(m.peak_reserved, prediction.peak_reserved),
+        allocated: figure(allocated, prediction.peak_allocated),
+        reserved: figure(m.peak_reserved.or(m.reserved), prediction.peak_reserved),
         nvml: figure(nvml, prediction.peak_nvml),
         nvml_in_range: nvml.filter(|_| ran).map(|measured| {
             (prediction.peak_nvml_low..=prediction.peak_nvml_high).contains(&measured)
@@ -197,8 +264,43 @@ pub fn compare(record: &Record, prediction: &Prediction) -> Compared {
     }
 }
 
+/// Puts a search for the largest batch beside the predicted one.
+pub fn compare_batch(record: &BatchSearch, fit: &Fit) -> SearchedBatch {
+    let otherwise = fit.tried.iter().filter(|ours| {
+        let theirs = record.tried.get(&ours.value);
+        theirs.is_some_and(|theirs| theirs.fits != ours.runs)
+    });
+    SearchedBatch {
+        id: record.id.clone(),
+        model: record.model.clone(),
+        workload: record.workload.clone(),
+        cap: record.cap_bytes,
+        measured: record.max_batch,
+        predicted: fit.largest,
+        certain: fit.certain,
+        possible: fit.possible,
+        otherwise: otherwise.map(|ours| ours.value).collect(),
+    }
+}
+
+/// Puts a search for the need beside the predicted one; `None` without a predicted need.
+pub fn compare_need(record: &NeedSearch, prediction: &Prediction) -> Option<SearchedNeed> {
+    Some(SearchedNeed {
+        id: record.id.clone(),
+        model: record.model.clone(),
+        workload: record.workload.clone(),
+        need: Figure::new(record.runs_at_cap, prediction.need?),
+        fails_at: record.fails_at_cap,
+    })
+}
+
 /// Sums rows up.
-pub fn summarize(rows: Vec<Compared>, unpredicted: Vec<Unpredicted>) -> Accuracy {
+pub fn summarize(
+    rows: Vec<Compared>,
+    batches: Vec<SearchedBatch>,
+    needs: Vec<SearchedNeed>,
+    unpredicted: Vec<Unpredicted>,
+) -> Accuracy {
     let mut groups: Vec<Group> = Vec::new();
     for row in &rows {
         let key = key(row);
@@ -241,6 +343,8 @@ pub fn summarize(rows: Vec<Compared>, unpredicted: Vec<Unpredicted>) -> Accuracy
     }
     Accuracy {
         rows,
+        batches,
+        needs,
         summary: Summary {
             groups,
             verdicts,

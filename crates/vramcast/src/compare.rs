@@ -4,6 +4,7 @@
 use crate::bytes::Bytes;
 use crate::predict::Prediction;
 use crate::record::Measured;
+use crate::workload::Runtime;
 
 /// What a row is to the rows above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,21 +58,35 @@ pub fn ledger(prediction: &Prediction, measured: Option<&Measured>, on_device: b
             measured,
         });
     };
-    let requested = measured.and_then(|m| m.peak_requested);
-    push("requested", Row::Sum, prediction.peak_requested, requested);
+    // candle's pool counts what was requested; PyTorch's allocator counts its blocks.
+    let (sum, cache, predicted, measured_sum) = match prediction.workload.runtime {
+        Runtime::Candle => (
+            "requested",
+            "pool: free chunks and gaps",
+            prediction.peak_requested,
+            measured.and_then(|m| m.peak_requested),
+        ),
+        Runtime::Torch => (
+            "allocated",
+            "cache: free blocks",
+            prediction.peak_allocated,
+            measured.and_then(|m| m.peak_allocated),
+        ),
+    };
+    push(sum, Row::Sum, predicted, measured_sum);
     if !on_device {
         return entries;
     }
     let less = |a: Option<Bytes>, b: Option<Bytes>| Some(Bytes(a?.0.saturating_sub(b?.0)));
-    let reserved = measured.and_then(|m| m.peak_reserved);
+    let reserved = measured.and_then(|m| m.peak_reserved.or(m.reserved));
     push(
-        "pool: free chunks and gaps",
+        cache,
         Row::Part,
-        Bytes(prediction.peak_reserved.0 - prediction.peak_requested.0),
-        less(reserved, requested),
+        Bytes(prediction.peak_reserved.0 - predicted.0),
+        less(reserved, measured_sum),
     );
     push("reserved", Row::Sum, prediction.peak_reserved, reserved);
-    let nvml = measured.and_then(|m| less(m.nvml_used, m.nvml_before));
+    let nvml = measured.and_then(|m| less(m.nvml_used, m.nvml_before.or(Some(Bytes(0)))));
     push(
         "context, kernels, workspaces",
         Row::Part,

@@ -16,6 +16,7 @@ pub mod compare;
 pub mod config;
 pub mod context;
 pub mod dtype;
+pub mod fit;
 pub mod gpu;
 pub mod models;
 pub mod pace;

@@ -1,21 +1,29 @@
 //! The front door: a question, and the answer with everything that it is made of.
 
-use crate::alloc::{self, Pace};
-use crate::backend::Activation;
+mod candle;
+mod torch;
+
+use crate::alloc::caching::ConfError;
 use crate::bytes::{Bytes, TooLarge};
-use crate::candle;
 use crate::config::ModelConfig;
-use crate::context::{Context, context};
+use crate::context::Context;
 use crate::gpu::{Basis, Gpu};
-use crate::pace;
 use crate::record::SCHEMA;
-use crate::shadow::candle::{Flavour, run};
-use crate::timeline::{Category, Phase, Timeline, highest};
-use crate::workload::{Attention, Code, Mode, Optimizer, Precision, Runtime, Task, Workload};
+use crate::shadow::candle::Flavour;
+use crate::shadow::torch::Process;
+use crate::timeline::{Category, Phase, Timeline};
+use crate::workload::{Mode, Runtime, Workload};
 use serde::{Deserialize, Serialize};
 
-/// Steps that a prediction replays and a probe runs: the second shows what the first leaves behind.
-pub const STEPS: u32 = 2;
+/// Steps that a probe runs and a prediction is for. With candle the second shows what the first
+/// leaves behind; PyTorch makes the optimizer's state in the first, so the second is the first with
+/// all of it, and the third the first to start from what such a step leaves.
+pub fn steps(runtime: Runtime, mode: Mode) -> u32 {
+    match (runtime, mode) {
+        (Runtime::Candle, _) | (Runtime::Torch, Mode::Infer) => 2,
+        (Runtime::Torch, Mode::Train) => 3,
+    }
+}
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
@@ -26,15 +34,43 @@ pub struct Question<'a> {
     pub config: &'a ModelConfig,
     /// What runs.
     pub workload: &'a Workload,
-    /// The device it runs on.
+    /// The device that candle runs on; PyTorch is predicted on CUDA alone.
     pub flavour: Flavour,
     /// The card it should fit.
     pub gpu: Option<&'static Gpu>,
     /// The capacity it should fit, instead of the card's.
     pub capacity: Option<Bytes>,
-    /// Whether to reckon with faster and slower hosts, which takes two more replays: a verdict wants
-    /// it, a sweep does not.
+    /// What PyTorch's allocator may reserve, as `set_per_process_memory_fraction` sets it.
+    pub allocator_limit: Option<Bytes>,
+    /// What PyTorch's process did before.
+    pub process: Process,
+    /// Whether to reckon with what is not known (faster and slower hosts, other orders of
+    /// addresses) and to search the need, which takes more replays: a verdict wants it, a sweep
+    /// does not.
     pub range: bool,
+}
+
+impl<'a> Question<'a> {
+    /// A question about CUDA in a fresh process, with its range and without a card.
+    pub fn new(model: &'a str, config: &'a ModelConfig, workload: &'a Workload) -> Self {
+        Self {
+            model,
+            config,
+            workload,
+            flavour: Flavour::Cuda,
+            gpu: None,
+            capacity: None,
+            allocator_limit: None,
+            process: Process::Fresh,
+            range: true,
+        }
+    }
+
+    /// What the job must fit into.
+    fn capacity(&self) -> Option<Bytes> {
+        self.capacity
+            .or_else(|| self.gpu.map(|gpu| Bytes(gpu.capacity().0)))
+    }
 }
 
 /// Whether it fits.
@@ -44,8 +80,8 @@ pub struct Question<'a> {
 pub enum Verdict {
     /// Need and context are below the capacity, with everything that is not known at its highest.
     Fits,
-    /// It depends on what is not known: the speed of the host, the context of a card that nobody
-    /// measured.
+    /// It depends on what is not known: the speed of the host, the order of the driver's addresses,
+    /// the context of a card that nobody measured.
     Tight,
     /// It does not fit.
     Oom,
@@ -62,6 +98,25 @@ pub struct PhasePrediction {
     pub peak_requested: Bytes,
     /// Highest allocated bytes; candle's pool counts what was requested.
     pub peak_allocated: Bytes,
+}
+
+/// Where a run that does not fit ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shortage {
+    /// The phase that asks.
+    pub phase: Phase,
+    /// The part of the model.
+    pub scope: String,
+    /// The operation.
+    pub op: String,
+    /// What it asks for.
+    pub requested: Bytes,
+    /// What PyTorch's message says was tried: the segment that the driver was asked for.
+    pub tried: Bytes,
+    /// "allocated by PyTorch" then.
+    pub allocated: Bytes,
+    /// "reserved by PyTorch" then, which includes what is allocated.
+    pub reserved: Bytes,
 }
 
 /// What is alive at the peak, by category. Sums to the allocated peak.
@@ -121,7 +176,7 @@ pub struct Prediction {
     pub verdict: Verdict,
     /// Elements of all parameters.
     pub n_params: u64,
-    /// Allocations of the model's construction and [`STEPS`] steps.
+    /// Allocations of the model's construction and all [`steps`].
     pub allocations: u64,
     /// Requested bytes once the model and the optimizer are built.
     pub model_requested: Bytes,
@@ -129,9 +184,15 @@ pub struct Prediction {
     pub peak_requested: Bytes,
     /// The highest allocated bytes.
     pub peak_allocated: Bytes,
-    /// The highest reserved bytes.
+    /// The lowest that they may be, with other addresses from the driver; equal where no range was
+    /// asked for.
+    pub peak_allocated_low: Bytes,
+    /// The highest that they may be.
+    pub peak_allocated_high: Bytes,
+    /// The highest reserved bytes, where nothing limits them.
     pub peak_reserved: Bytes,
-    /// The lowest that they may be, on a faster or slower host; equal where no range was asked for.
+    /// The lowest that they may be, on a faster or slower host or with other addresses; equal where
+    /// no range was asked for.
     pub peak_reserved_low: Bytes,
     /// The highest that they may be.
     pub peak_reserved_high: Bytes,
@@ -143,12 +204,13 @@ pub struct Prediction {
     pub peak_nvml_low: Bytes,
     /// The highest.
     pub peak_nvml_high: Bytes,
-    /// The smallest allocator capacity with which the job still runs. The driver takes a chunk only
-    /// when none can be moved, and does not try again, so it is what is reserved: with another
-    /// process holding the rest of the card, a run that reserves 804 chunks ran with room for 806
-    /// and failed with room for 803. Not explained: an inference run that reserves 368 failed with
-    /// room for 370 (`reports/records/candle-h200-ballast.jsonl`).
-    pub need: Bytes,
+    /// The smallest allocator capacity with which the job still runs, context not counted; `None`
+    /// where no range was asked for. PyTorch gives cached memory back when it runs short, so it
+    /// lies between what is allocated and what is reserved; more is not always enough, since
+    /// other addresses follow. candle's is what is reserved.
+    pub need: Option<Bytes>,
+    /// Where the run ends if it does not fit, or might not.
+    pub shortage: Option<Shortage>,
     /// The phase of the peak.
     pub peak_phase: Phase,
     /// The phases after the model was built.
@@ -157,6 +219,16 @@ pub struct Prediction {
     pub at_peak: AtPeak,
     /// What was not measured, or not known, in this answer.
     pub notes: Vec<String>,
+}
+
+impl Prediction {
+    /// Whether the run ends well as far as can be foreseen. A verdict is more careful.
+    pub fn runs(&self) -> bool {
+        match self.workload.runtime {
+            Runtime::Candle => self.capacity.is_none_or(|most| self.peak_nvml <= most),
+            Runtime::Torch => self.shortage.is_none(),
+        }
+    }
 }
 
 /// Why a question has no answer. Each text says what is wrong and what to do.
@@ -168,6 +240,9 @@ pub enum PredictError {
     /// The workload makes no sense for this model or runtime.
     #[error("{0}")]
     Workload(String),
+    /// Options of PyTorch's allocator that it would refuse, or that are not simulated.
+    #[error("--allocator-conf: {0}")]
+    Conf(#[from] ConfError),
 }
 
 /// Answers a question.
@@ -178,93 +253,81 @@ pub fn predict(question: &Question<'_>) -> Result<Prediction, PredictError> {
     predict_with_timeline(question).map(|(prediction, _)| prediction)
 }
 
-/// Answers a question, with the timeline of one step.
+/// Answers a question, with the timeline of the run: one step of candle, all steps of PyTorch.
 ///
 /// # Errors
 /// As [`predict`].
 pub fn predict_with_timeline(
     question: &Question<'_>,
 ) -> Result<(Prediction, Timeline), PredictError> {
-    let Question {
-        config,
-        workload,
-        flavour,
-        gpu,
-        ..
-    } = *question;
-    check(config, workload)?;
-    let (timeline, outcome) = run(config, workload, flavour, 1)?;
-    let phases = timeline.phase_peaks();
-    let peak = highest(&phases).ok_or(TooLarge)?;
-    let requested = Bytes(peak.bytes);
-    // On the CPU there is no pool and no context: what is requested is all.
-    let (reserved, context) = match flavour {
-        Flavour::Cpu => (Reserved::exactly(requested), Context::NOTHING),
-        Flavour::Cuda => (
-            reserved(&timeline, requested, question.range)?,
-            context(gpu, workload.runtime),
-        ),
+    check(question.config, question.workload)?;
+    let (foreseen, timeline) = match question.workload.runtime {
+        Runtime::Candle => candle::foresee(question)?,
+        Runtime::Torch => torch::foresee(question)?,
     };
-    let capacity = question
-        .capacity
-        .or_else(|| gpu.map(|gpu| Bytes(gpu.capacity().0)));
-    let (low, high) = (
-        reserved.low.plus(context.low)?,
-        reserved.high.plus(context.high)?,
-    );
-    let verdict = match capacity {
-        None => Verdict::Unknown,
-        Some(capacity) if high <= capacity => Verdict::Fits,
-        Some(capacity) if low > capacity => Verdict::Oom,
-        Some(_) => Verdict::Tight,
-    };
-    let loaded = phases.iter().find(|p| p.phase == Phase::Load);
-    let allocations = allocations(&timeline);
+    let (allocated, reserved, context) = (foreseen.allocated, foreseen.reserved, foreseen.context);
+    let mut notes = foreseen.notes;
+    notes.extend(capacity_note(question));
     let prediction = Prediction {
         schema: SCHEMA,
         model: question.model.to_owned(),
-        workload: workload.clone(),
-        runtime_version: candle::VERSION.to_owned(),
-        gpu: gpu.map(|gpu| gpu.name.to_owned()),
-        capacity,
-        verdict,
-        n_params: outcome.n_params,
-        allocations,
-        model_requested: Bytes(loaded.map_or(0, |p| p.bytes)),
-        peak_requested: Bytes(peak.bytes),
-        peak_allocated: Bytes(peak.bytes),
+        workload: question.workload.clone(),
+        runtime_version: foreseen.runtime_version.to_owned(),
+        gpu: question.gpu.map(|gpu| gpu.name.to_owned()),
+        capacity: question.capacity(),
+        verdict: foreseen.verdict,
+        n_params: foreseen.n_params,
+        allocations: foreseen.allocations,
+        model_requested: foreseen.model_requested,
+        peak_requested: foreseen.requested,
+        peak_allocated: allocated.bytes,
+        peak_allocated_low: allocated.low,
+        peak_allocated_high: allocated.high,
         peak_reserved: reserved.bytes,
         peak_reserved_low: reserved.low,
         peak_reserved_high: reserved.high,
         context: context.bytes,
         peak_nvml: reserved.bytes.plus(context.bytes)?,
-        peak_nvml_low: low,
-        peak_nvml_high: high,
-        need: reserved.bytes,
-        peak_phase: peak.phase,
-        phases: phases
-            .iter()
-            .filter(|p| p.phase != Phase::Load)
-            .map(|p| PhasePrediction {
-                name: p.phase,
-                peak_requested: Bytes(p.bytes),
-                peak_allocated: Bytes(p.bytes),
-            })
-            .collect(),
-        at_peak: at_peak(&timeline, peak.event),
-        notes: notes(question, &context),
+        peak_nvml_low: reserved.low.plus(context.low)?,
+        peak_nvml_high: reserved.high.plus(context.high)?,
+        need: foreseen.need,
+        shortage: foreseen.shortage,
+        peak_phase: foreseen.peak_phase,
+        phases: foreseen.phases,
+        at_peak: foreseen.at_peak,
+        notes,
     };
     Ok((prediction, timeline))
 }
 
-/// Reserved bytes, and what they may be on another host.
-struct Reserved {
+/// What a runtime's simulation gives. Sizes in bytes.
+struct Foreseen {
+    runtime_version: &'static str,
+    n_params: u64,
+    allocations: u64,
+    model_requested: Bytes,
+    requested: Bytes,
+    allocated: Range,
+    reserved: Range,
+    context: Context,
+    need: Option<Bytes>,
+    shortage: Option<Shortage>,
+    verdict: Verdict,
+    peak_phase: Phase,
+    phases: Vec<PhasePrediction>,
+    at_peak: AtPeak,
+    notes: Vec<String>,
+}
+
+/// A figure, and what it may be.
+#[derive(Clone, Copy)]
+struct Range {
     low: Bytes,
     bytes: Bytes,
     high: Bytes,
 }
 
-impl Reserved {
+impl Range {
     fn exactly(bytes: Bytes) -> Self {
         Self {
             low: bytes,
@@ -272,75 +335,19 @@ impl Reserved {
             high: bytes,
         }
     }
-}
 
-/// No card has so much: what lies beyond is not replayed.
-const BEYOND_CARDS: u64 = 1 << 44;
-
-/// Replays a timeline on the reference host and, for a range, on the fastest and the slowest.
-fn reserved(timeline: &Timeline, requested: Bytes, range: bool) -> Result<Reserved, TooLarge> {
-    if requested.0 > BEYOND_CARDS {
-        return Ok(Reserved::exactly(requested));
-    }
-    let at = |percent| {
-        let pace = Pace::Timed(pace::rates(percent));
-        let replay = alloc::replay(timeline, pace, u64::MAX).map_err(|_| TooLarge)?;
-        Ok(Bytes(replay.peak_reserved))
-    };
-    let bytes = at(100)?;
-    let mut reserved = Reserved::exactly(bytes);
-    if range {
-        for percent in pace::HOST_RANGE {
-            let other = at(percent)?;
-            reserved.low = reserved.low.min(other);
-            reserved.high = reserved.high.max(other);
+    /// The same figure where it may be `other`, too.
+    fn or(self, other: Bytes) -> Self {
+        Self {
+            low: self.low.min(other),
+            high: self.high.max(other),
+            ..self
         }
-        let unexplained = |bytes: Bytes| bytes.0 / 1000 * pace::UNEXPLAINED_PERMILLE;
-        reserved.low = Bytes(reserved.low.0 - unexplained(reserved.low)).max(requested);
-        reserved.high = reserved.high.plus(Bytes(unexplained(reserved.high)))?;
     }
-    Ok(reserved)
 }
 
-/// What this answer rests on that was not measured.
-fn notes(question: &Question<'_>, context: &Context) -> Vec<String> {
-    let mut notes = Vec::new();
-    if question.flavour == Flavour::Cpu {
-        return notes;
-    }
-    if context.source.is_none() {
-        let Context { low, high, .. } = context;
-        notes.push(match question.gpu {
-            Some(gpu) => format!(
-                "nobody has measured candle's context on {}: {low} to {high} is assumed",
-                gpu.product
-            ),
-            None => format!("the context depends on the card: {low} to {high} is assumed"),
-        });
-    }
-    if let (Some(gpu), None) = (question.gpu, question.capacity)
-        && gpu.capacity().1 == Basis::NvmlTotal
-    {
-        notes.push(format!(
-            "the capacity of {} is NVML's total; the driver keeps an unknown part of it",
-            gpu.product
-        ));
-    }
-    notes
-}
-
-/// Allocations of building the model and of all steps, from a timeline of one.
-fn allocations(timeline: &Timeline) -> u64 {
-    let load = timeline
-        .buffers
-        .iter()
-        .filter(|b| b.phase == Phase::Load)
-        .count() as u64;
-    let step = timeline.buffers.len() as u64 - load;
-    load + u64::from(STEPS) * step
-}
-
-fn at_peak(timeline: &Timeline, event: usize) -> AtPeak {
+/// What is alive after `event`, by category; the rest of what is allocated is the allocator's.
+fn at_peak(timeline: &Timeline, event: usize, allocated: Bytes) -> AtPeak {
     let live = timeline.live_at(event);
     let of = |category: Category| Bytes(live[category as usize]);
     AtPeak {
@@ -350,17 +357,49 @@ fn at_peak(timeline: &Timeline, event: usize) -> AtPeak {
         activations: of(Category::Activations),
         temporaries: of(Category::Temporaries),
         inputs: of(Category::Inputs),
-        workspaces: Bytes(0),
-        rounding: Bytes(0),
+        workspaces: of(Category::Workspaces),
+        rounding: Bytes(allocated.0 - live.iter().sum::<u64>()),
     }
 }
 
-/// Refuses what the model or the runtime cannot run.
+/// What is assumed of a context that nobody measured.
+fn context_note(gpu: Option<&Gpu>, context: &Context, runtime: Runtime) -> Option<String> {
+    let Context {
+        low, high, source, ..
+    } = context;
+    if source.is_some() {
+        return None;
+    }
+    Some(match gpu {
+        Some(gpu) => format!(
+            "nobody has measured {}'s context on {}: {low} to {high} is assumed",
+            runtime.product(),
+            gpu.product
+        ),
+        None => format!("the context depends on the card: {low} to {high} is assumed"),
+    })
+}
+
+/// What is not known of a card's capacity.
+fn capacity_note(question: &Question<'_>) -> Option<String> {
+    let gpu = question.gpu.filter(|_| question.capacity.is_none())?;
+    (gpu.capacity().1 == Basis::NvmlTotal).then(|| {
+        format!(
+            "the capacity of {} is NVML's total; the driver keeps an unknown part of it",
+            gpu.product
+        )
+    })
+}
+
+/// Refuses what no runtime can run.
 fn check(config: &ModelConfig, workload: &Workload) -> Result<(), PredictError> {
     let refuse = |text: String| Err(PredictError::Workload(text));
     let Workload { batch, seq, .. } = *workload;
     if batch == 0 || seq == 0 {
         return refuse("batch and sequence must be at least 1".to_owned());
+    }
+    if workload.accumulation == 0 {
+        return refuse("accumulation must be at least 1".to_owned());
     }
     if seq > config.max_sequence() {
         return refuse(format!(
@@ -375,48 +414,6 @@ fn check(config: &ModelConfig, workload: &Workload) -> Result<(), PredictError> 
         return refuse(format!(
             "batch {batch} times sequence {seq} is more tokens than 32 bits count"
         ));
-    }
-    if workload.runtime != Runtime::Candle {
-        return refuse("only candle is predicted so far; use --runtime candle".to_owned());
-    }
-    if !matches!(workload.optimizer, Optimizer::Adamw | Optimizer::Sgd) {
-        return refuse(format!(
-            "candle has no optimizer {}; known: adamw, sgd",
-            workload.optimizer
-        ));
-    }
-    if workload.precision != Precision::Fp32 {
-        return refuse(format!(
-            "candle is predicted in fp32 so far, not in {}",
-            workload.precision
-        ));
-    }
-    if workload.attention != Attention::Eager {
-        return refuse(
-            "candle has no fused attention with a gradient: use --attention eager".to_owned(),
-        );
-    }
-    if let ModelConfig::Bert(bert) = config
-        && workload.code == Code::CandleTransformers
-        && bert.hidden_act == Activation::Tanh
-    {
-        return refuse(
-            "the stock BertModel of candle-transformers has no tanh activation".to_owned(),
-        );
-    }
-    if workload.checkpointing || workload.accumulation != 1 {
-        return refuse(
-            "candle has neither activation checkpointing nor gradient accumulation".to_owned(),
-        );
-    }
-    if workload.code == Code::CandleTransformers
-        && (workload.mode, workload.task) != (Mode::Infer, Task::Base)
-    {
-        return refuse(
-            "the stock models of candle-transformers are predicted for --mode infer --task base: \
-             in training most of their parameters receive no gradient"
-                .to_owned(),
-        );
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use crate::bytes::Bytes;
 use crate::timeline::Phase;
 use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The form of records and predictions that this version writes.
 pub const SCHEMA: u32 = 1;
@@ -27,8 +28,37 @@ pub enum RunOutcome {
 /// One step of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// Its phases, in order.
+    /// On candle: its phases, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhasePeak>,
+    /// On PyTorch: its allocated bytes.
+    #[serde(flatten)]
+    pub allocated: Option<AllocatedStep>,
+}
+
+/// Allocated bytes in a step of PyTorch: what is there and the highest of each phase. Inference has
+/// the first three alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllocatedStep {
+    /// When it begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<Bytes>,
+    /// Highest of the forward pass.
+    pub peak_fwd: Bytes,
+    /// After it.
+    pub after_fwd: Bytes,
+    /// Highest of the backward pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_bwd: Option<Bytes>,
+    /// After it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after_bwd: Option<Bytes>,
+    /// Highest of the optimizer's step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_step: Option<Bytes>,
+    /// After it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after_step: Option<Bytes>,
 }
 
 /// The highest figures of one phase.
@@ -65,6 +95,19 @@ pub struct Measured {
     /// The highest requested bytes after that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_requested: Option<Bytes>,
+    /// Allocated bytes before the run began, on PyTorch: what an earlier run in the same process
+    /// left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_allocated: Option<Bytes>,
+    /// Allocated bytes once the model was built, above the base.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_allocated: Option<Bytes>,
+    /// The highest allocated bytes after that, the base included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_allocated: Option<Bytes>,
+    /// How often PyTorch gave its cache back to make room (`num_alloc_retries`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub num_alloc_retries: Option<u64>,
     /// How many allocations the run made, where they were counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocations: Option<u64>,
@@ -116,7 +159,11 @@ pub struct Record {
     pub workload: Workload,
     /// The runtime's version.
     pub runtime_version: String,
+    /// transformers' version, on PyTorch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transformers_version: Option<String>,
     /// `cpu` or `cuda:0`.
+    #[serde(default = "cuda")]
     pub device: String,
     /// The card's product name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -124,6 +171,9 @@ pub struct Record {
     /// NVML's total.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Bytes>,
+    /// What PyTorch's allocator was allowed to reserve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cap_bytes: Option<Bytes>,
     /// The driver's version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
@@ -135,4 +185,58 @@ pub struct Record {
     /// What was measured.
     #[serde(flatten)]
     pub measured: Measured,
+}
+
+fn cuda() -> String {
+    "cuda:0".to_owned()
+}
+
+/// A search for the largest batch that runs with PyTorch's allocator capped, in one process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BatchSearch {
+    /// The form of this line.
+    pub schema: u32,
+    /// Tells records apart.
+    pub id: String,
+    /// The model's name.
+    pub model: String,
+    /// What ran, without its batch.
+    #[serde(flatten)]
+    pub workload: Workload,
+    /// The card's product name.
+    pub gpu: Option<String>,
+    /// What the allocator was allowed to reserve.
+    pub cap_bytes: Bytes,
+    /// The largest batch that ran.
+    pub max_batch: u64,
+    /// Every batch that was tried.
+    pub tried: BTreeMap<u64, Tried>,
+}
+
+/// One batch of a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tried {
+    /// Whether it ran.
+    pub fits: bool,
+}
+
+/// The smallest cap of PyTorch's allocator with which a run still succeeded, between two caps that
+/// were tried.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NeedSearch {
+    /// The form of this line.
+    pub schema: u32,
+    /// Tells records apart.
+    pub id: String,
+    /// The model's name.
+    pub model: String,
+    /// What ran.
+    #[serde(flatten)]
+    pub workload: Workload,
+    /// The card's product name.
+    pub gpu: Option<String>,
+    /// The smallest cap with which it ran.
+    pub runs_at_cap: Bytes,
+    /// The largest with which it did not.
+    pub fails_at_cap: Bytes,
 }

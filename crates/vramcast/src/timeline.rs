@@ -37,11 +37,13 @@ pub enum Category {
     Temporaries,
     /// Token ids, masks and labels.
     Inputs,
+    /// What libraries keep for themselves from their first use on.
+    Workspaces,
 }
 
 impl Category {
     /// How many categories there are.
-    pub const COUNT: usize = 6;
+    pub const COUNT: usize = 7;
 
     /// All categories, in the order of tables and charts.
     pub fn all() -> impl Iterator<Item = Self> {

@@ -233,6 +233,14 @@ impl Runtime {
             Self::Torch => Attention::Sdpa,
         }
     }
+
+    /// The software's name in a sentence.
+    pub fn product(self) -> &'static str {
+        match self {
+            Self::Candle => "candle",
+            Self::Torch => "PyTorch",
+        }
+    }
 }
 
 /// Whose model code runs on candle.

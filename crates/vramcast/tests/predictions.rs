@@ -61,13 +61,8 @@ fn answer(asked: &Asked) -> (Prediction, Timeline) {
 
 fn question(asked: &Asked) -> Question<'_> {
     Question {
-        model: "test",
-        config: &asked.config,
-        workload: &asked.workload,
         flavour: asked.flavour,
-        gpu: None,
-        capacity: None,
-        range: true,
+        ..Question::new("test", &asked.config, &asked.workload)
     }
 }
 
@@ -126,13 +121,8 @@ fn the_verdict_is_tight_only_where_something_unknown_decides() {
     );
     let at = |capacity| {
         predict(&Question {
-            model: "bert-base-uncased",
-            config: &config,
-            workload: &workload,
-            flavour: Flavour::Cuda,
-            gpu: None,
             capacity,
-            range: true,
+            ..Question::new("bert-base-uncased", &config, &workload)
         })
         .unwrap()
     };

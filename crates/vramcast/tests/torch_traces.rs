@@ -20,7 +20,7 @@ use std::path::Path;
 use vramcast::alloc::caching::{AddressOrder, CachingAllocator, Conf, Limits};
 use vramcast::config::ModelConfig;
 use vramcast::sequence::{Seen, first_difference_but};
-use vramcast::shadow::torch::{Card, Run, run};
+use vramcast::shadow::torch::{Card, Process, Run, run};
 use vramcast::timeline::{Event, Phase, Timeline};
 use vramcast::workload::{Mode, Precision, Runtime, Workload};
 
@@ -39,12 +39,7 @@ fn seen(events: &Value) -> Vec<Seen> {
         let number = |i: usize| event[i].as_u64().unwrap();
         (event[0].as_str().unwrap(), number(1), number(2))
     });
-    let mut events = events
-        .filter(|event| matches!(event.0, "alloc" | "free_completed"))
-        .peekable();
-    // A scalar that importing transformers' audio module leaves, since the import ran under
-    // `torch.device("cuda")`: no part of the model.
-    events.next_if(|first| first.2 <= 4);
+    let events = events.filter(|event| matches!(event.0, "alloc" | "free_completed"));
     let (mut live, mut next) = (HashMap::new(), 0);
     let told = events.filter_map(|(action, address, size)| match action {
         "alloc" => {
@@ -64,7 +59,8 @@ fn difference(config: &ModelConfig, workload: &Workload, record: &Value) -> Opti
         Mode::Train => 3,
         Mode::Infer => 2,
     };
-    let Run { timeline, n_params } = run(config, workload, Card::H200, steps).unwrap();
+    let Run { timeline, n_params } =
+        run(config, workload, Card::H200, Process::Fresh, steps).unwrap();
     assert_eq!(record["n_params"], n_params);
     let mut seen = seen(&record["events"]);
     // The story ends before the model dies: what was seen later may only be frees.
@@ -162,8 +158,6 @@ fn every_allocation_and_free_of_an_attributed_bert_is_predicted_in_order() {
 fn allocator_peaks(timeline: &Timeline) -> (u64, u64) {
     let mut allocator =
         CachingAllocator::new(Conf::default(), Limits::NONE, AddressOrder::Reserving);
-    // The scalar of the audio module's import.
-    allocator.alloc(timeline.buffers.len() as u32, 4).unwrap();
     let mut loading = true;
     for event in &timeline.events {
         match *event {
@@ -190,7 +184,9 @@ fn the_peaks_that_pytorch_reported_follow_from_the_configuration() {
     let (mut allocated_exact, mut reserved_exact, mut worst) = (0, 0, 0.0f64);
     for (name, config, workload, record) in fresh_berts() {
         let steps = if workload.mode == Mode::Train { 3 } else { 2 };
-        let timeline = run(&config, &workload, Card::H200, steps).unwrap().timeline;
+        let timeline = run(&config, &workload, Card::H200, Process::Fresh, steps)
+            .unwrap()
+            .timeline;
         let (allocated, reserved) = allocator_peaks(&timeline);
         let measured = |field: &str| record[field].as_u64().unwrap();
         for (predicted, field, exact) in [

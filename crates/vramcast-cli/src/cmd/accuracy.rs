@@ -1,15 +1,24 @@
 //! `vramcast accuracy`.
 
 use crate::args::Accuracy as AccuracyArgs;
+use crate::records::Line;
 use crate::{Exit, model, output, records};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use indicatif::ProgressBar;
 use std::path::PathBuf;
-use vramcast::accuracy::{Accuracy, Unpredicted, compare, summarize};
+use vramcast::accuracy::{
+    Accuracy, Compared, SearchedBatch, SearchedNeed, Unpredicted, compare, compare_batch,
+    compare_need, summarize,
+};
+use vramcast::bytes::Bytes;
 use vramcast::config::ModelConfig;
+use vramcast::fit::{Axis, fit};
 use vramcast::gpu;
-use vramcast::predict::{Prediction, Question, predict};
-use vramcast::record::Record;
+use vramcast::predict::{Question, predict};
+use vramcast::record::{BatchSearch, NeedSearch, Record};
 use vramcast::shadow::candle::Flavour;
+use vramcast::shadow::torch::{Card, Process};
+use vramcast::workload::{Runtime, Workload};
 
 pub(crate) fn run(args: &AccuracyArgs) -> Result<Exit> {
     let accuracy = of_files(&args.files)?;
@@ -24,35 +33,101 @@ pub(crate) fn run(args: &AccuracyArgs) -> Result<Exit> {
 /// Every record of some files beside its prediction.
 pub(crate) fn of_files(files: &[PathBuf]) -> Result<Accuracy> {
     let progress = output::spinner("predicting".to_owned());
-    let (mut rows, mut unpredicted) = (Vec::new(), Vec::new());
+    let mut predicted = Predicted::default();
     for file in files {
-        let (records, skipped) = records::read(file)?;
-        let skipped = skipped.into_iter();
-        unpredicted.extend(skipped.map(|s| Unpredicted {
-            id: s.id,
-            reason: s.reason,
-        }));
-        for record in &records {
-            progress.set_message(format!("predicting {} {}", record.model, record.id));
-            match predicted(record) {
-                Ok(prediction) => rows.push(compare(record, &prediction)),
-                Err(error) => unpredicted.push(Unpredicted {
-                    id: record.id.clone(),
-                    reason: format!("{error:#}"),
-                }),
-            }
+        for line in records::read(file)? {
+            predicted.add(line, &progress);
         }
     }
     progress.finish_and_clear();
-    if rows.is_empty() && unpredicted.is_empty() {
+    let Predicted {
+        rows,
+        batches,
+        needs,
+        unpredicted,
+    } = predicted;
+    let accuracy = summarize(rows, batches, needs, unpredicted);
+    if accuracy.is_empty() {
         bail!("no records in {}", names(files));
     }
-    let mut ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
+    let mut ids: Vec<&str> = accuracy.rows.iter().map(|row| row.id.as_str()).collect();
     ids.sort_unstable();
     if let Some(twice) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
         bail!("record {} is there twice in {}", twice[0], names(files));
     }
-    Ok(summarize(rows, unpredicted))
+    Ok(accuracy)
+}
+
+/// What has been compared so far.
+#[derive(Default)]
+struct Predicted {
+    rows: Vec<Compared>,
+    batches: Vec<SearchedBatch>,
+    needs: Vec<SearchedNeed>,
+    unpredicted: Vec<Unpredicted>,
+}
+
+impl Predicted {
+    /// Compares a record with its prediction; where there is none, the reason takes its place.
+    fn add(&mut self, line: Line, progress: &ProgressBar) {
+        let (id, compared) = match line {
+            Line::Unknown { id, reason } => (id, Err(anyhow!(reason))),
+            Line::Run(record) => {
+                progress.set_message(format!("predicting {} {}", record.model, record.id));
+                let row = run_of(&record);
+                (record.id.clone(), row.map(|row| self.rows.push(row)))
+            }
+            Line::BatchSearch(search) => {
+                progress.set_message(format!("searching {} {}", search.model, search.id));
+                let row = batch_of(&search);
+                (search.id.clone(), row.map(|row| self.batches.push(row)))
+            }
+            Line::NeedSearch(search) => {
+                let row = need_of(&search);
+                (search.id.clone(), row.map(|row| self.needs.push(row)))
+            }
+        };
+        if let Err(error) = compared {
+            self.unpredicted.push(Unpredicted {
+                id,
+                reason: format!("{error:#}"),
+            });
+        }
+    }
+}
+
+fn run_of(record: &Record) -> Result<Compared> {
+    let config = model::model(&record.model)?;
+    Ok(compare(record, &predict(&question(record, &config)?)?))
+}
+
+fn batch_of(search: &BatchSearch) -> Result<SearchedBatch> {
+    let config = model::model(&search.model)?;
+    let question = Question {
+        allocator_limit: Some(search.cap_bytes),
+        ..after_another(&search.model, &config, &search.workload)
+    };
+    Ok(compare_batch(search, &fit(&question, Axis::Batch)?))
+}
+
+fn need_of(search: &NeedSearch) -> Result<SearchedNeed> {
+    let config = model::model(&search.model)?;
+    let prediction = predict(&after_another(&search.model, &config, &search.workload))?;
+    compare_need(search, &prediction).context("no need was predicted")
+}
+
+/// A search runs many times in one process, and does not say what that held.
+fn after_another<'a>(
+    model: &'a str,
+    config: &'a ModelConfig,
+    workload: &'a Workload,
+) -> Question<'a> {
+    Question {
+        process: Process::Used {
+            checkpointed: workload.checkpointing,
+        },
+        ..Question::new(model, config, workload)
+    }
 }
 
 pub(crate) fn names(files: &[PathBuf]) -> String {
@@ -63,26 +138,26 @@ pub(crate) fn names(files: &[PathBuf]) -> String {
         .join(", ")
 }
 
-fn predicted(record: &Record) -> Result<Prediction> {
-    let config = model::model(&record.model)?;
-    Ok(predict(&question(record, &config))?)
-}
-
 /// What a record answers.
-pub(crate) fn question<'a>(record: &'a Record, config: &'a ModelConfig) -> Question<'a> {
-    Question {
-        model: &record.model,
-        config,
-        workload: &record.workload,
+///
+/// # Errors
+/// A record that says that its process held what no known process holds.
+pub(crate) fn question<'a>(record: &'a Record, config: &'a ModelConfig) -> Result<Question<'a>> {
+    let held = record.measured.base_allocated.unwrap_or(Bytes(0));
+    let process = Process::holding(held.0, Card::H200).with_context(|| {
+        format!("the process held {held} before the run (`base_allocated`), which is not explained")
+    })?;
+    Ok(Question {
         flavour: if record.device == "cpu" {
             Flavour::Cpu
         } else {
             Flavour::Cuda
         },
         gpu: record.gpu.as_deref().and_then(gpu::find),
-        capacity: None,
-        range: true,
-    }
+        allocator_limit: record.cap_bytes,
+        process,
+        ..Question::new(&record.model, config, &record.workload)
+    })
 }
 
 fn text(accuracy: &Accuracy) -> String {
@@ -94,8 +169,11 @@ fn text(accuracy: &Accuracy) -> String {
                 group.runtime, group.mode, group.precision
             )
         };
+        // candle's pool counts what was requested, so that is the same figure twice.
+        let allocated = group.allocated.filter(|_| group.runtime == Runtime::Torch);
         for (figure, spread) in [
             ("requested", group.requested),
+            ("allocated", allocated),
             ("reserved", group.reserved),
             ("nvml", group.nvml),
         ] {
@@ -124,8 +202,36 @@ fn text(accuracy: &Accuracy) -> String {
         v.oom_oom,
         v.oom_ran
     );
+    for row in &accuracy.batches {
+        text += &format!("largest batch: {} {}\n", row.id, batch(row));
+    }
+    for row in &accuracy.needs {
+        text += &format!("need: {} {}\n", row.id, need(row));
+    }
     for row in &accuracy.summary.unpredicted {
         text += &format!("not predicted: {}: {}\n", row.id, row.reason);
     }
     text
+}
+
+/// A searched batch in one line.
+pub(crate) fn batch(row: &SearchedBatch) -> String {
+    let found = if row.measured == row.predicted {
+        "exact".to_owned()
+    } else {
+        format!("{} predicted", row.predicted)
+    };
+    let band = match (row.certain, row.possible) {
+        (certain, possible) if certain == possible => String::new(),
+        (certain, possible) => format!(", {certain} to {possible} declared"),
+    };
+    format!("{} ran, {found}{band}", row.measured)
+}
+
+/// A searched need in one line.
+pub(crate) fn need(row: &SearchedNeed) -> String {
+    format!(
+        "ran with {}, not with {}; {} predicted",
+        row.need.measured, row.fails_at, row.need.predicted
+    )
 }

@@ -7,7 +7,6 @@ use vramcast::bytes::Bytes;
 use vramcast::config::KNOWN;
 use vramcast::gpu::{GPUS, Reading};
 use vramcast::predict::{Question, predict};
-use vramcast::shadow::candle::Flavour;
 use vramcast::workload::{Mode, Runtime, Task, Workload};
 
 pub(crate) fn models(as_json: bool) -> Result<Exit> {
@@ -16,13 +15,8 @@ pub(crate) fn models(as_json: bool) -> Result<Exit> {
         let config = known.config();
         let workload = Workload::new(Runtime::Candle, Task::Base, Mode::Infer, 1, 1);
         let prediction = predict(&Question {
-            model: known.name,
-            config: &config,
-            workload: &workload,
-            flavour: Flavour::Cuda,
-            gpu: None,
-            capacity: None,
             range: false,
+            ..Question::new(known.name, &config, &workload)
         })?;
         rows.push((known.name, config.model_type(), prediction.n_params));
     }

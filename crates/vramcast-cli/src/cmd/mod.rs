@@ -3,6 +3,7 @@
 mod accuracy;
 mod catalogue;
 mod doctor;
+mod fit;
 mod predict;
 mod probe;
 mod report;
@@ -15,6 +16,7 @@ use anyhow::Result;
 pub(crate) fn run(args: Args) -> Result<Exit> {
     match args.command {
         Command::Predict(args) => predict::run(&args),
+        Command::Fit(args) => fit::run(&args),
         Command::Probe(args) => probe::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),
         Command::Report(args) => report::run(&args),

@@ -3,23 +3,21 @@
 use crate::args::{Predict, Target};
 use crate::{Exit, charts, model, output};
 use anyhow::{Context, Result};
+use vramcast::bytes::Bytes;
 use vramcast::compare::ledger;
 use vramcast::config::quoted;
 use vramcast::gpu::Gpu;
-use vramcast::predict::{Prediction, Question, Verdict, predict_with_timeline};
-use vramcast::shadow::candle::Flavour;
+use vramcast::predict::{PhasePrediction, Prediction, Question, Verdict, predict_with_timeline};
+use vramcast::workload::Runtime;
 
 pub(crate) fn run(args: &Predict) -> Result<Exit> {
     let config = model::model(&args.model)?;
-    let workload = args.workload.workload();
+    let workload = args.workload.workload(Runtime::Torch);
     let question = Question {
-        model: &args.model,
-        config: &config,
-        workload: &workload,
-        flavour: Flavour::Cuda,
         gpu: card(&args.target)?,
         capacity: args.target.capacity,
-        range: true,
+        allocator_limit: args.target.allocator_limit,
+        ..Question::new(&args.model, &config, &workload)
     };
     let (prediction, timeline) =
         predict_with_timeline(&question).with_context(|| quoted(&args.model))?;
@@ -38,6 +36,20 @@ pub(crate) fn run(args: &Predict) -> Result<Exit> {
         output::print(&text(&prediction))?;
     }
     Ok(status(prediction.verdict))
+}
+
+/// What it must fit into, in words.
+pub(crate) fn target(question: &Question<'_>) -> String {
+    let mut words = Vec::new();
+    match (question.capacity, question.gpu) {
+        (Some(capacity), _) => words.push(capacity.to_string()),
+        (None, Some(gpu)) => words.push(format!("{} ({})", gpu.name, Bytes(gpu.capacity().0))),
+        (None, None) => {}
+    }
+    if let Some(limit) = question.allocator_limit {
+        words.push(format!("an allocator limited to {limit}"));
+    }
+    words.join(" and ")
 }
 
 pub(crate) fn card(target: &Target) -> Result<Option<&'static Gpu>> {
@@ -61,18 +73,57 @@ fn text(prediction: &Prediction) -> String {
         prediction.workload.describe(),
         output::ledger(&ledger(prediction, None, true)),
     );
-    let phases: Vec<String> = prediction
-        .phases
-        .iter()
-        .map(|p| format!("{} {}", p.name, p.peak_requested))
-        .collect();
+    let phase = |p: &PhasePrediction| format!("{} {}", p.name, p.peak_allocated);
+    let phases: Vec<String> = prediction.phases.iter().map(phase).collect();
+    // candle's pool counts what was requested.
+    let counted = match prediction.workload.runtime {
+        Runtime::Candle => "requested",
+        Runtime::Torch => "allocated",
+    };
     text += &format!(
-        "\npeak in {}; highest requested: {}\n",
+        "\npeak in {}; highest {counted}: {}\n",
         prediction.peak_phase,
         phases.join(", ")
     );
+    if prediction.workload.runtime == Runtime::Torch {
+        text += &torch_text(prediction);
+    }
     for note in &prediction.notes {
         text += &format!("note: {note}\n");
+    }
+    text
+}
+
+/// What only PyTorch's allocator has: a need below what it reserves, and a place where it fails.
+fn torch_text(p: &Prediction) -> String {
+    let mut text = String::new();
+    if let Some(need) = p.need {
+        text += &format!(
+            "the allocator needs {need}; where there is room it keeps {} more as cache\n",
+            Bytes(p.peak_reserved.0.saturating_sub(need.0))
+        );
+    }
+    if p.peak_allocated_low != p.peak_allocated_high {
+        text += &format!(
+            "allocated {} to {}, as the driver places segments\n",
+            p.peak_allocated_low, p.peak_allocated_high
+        );
+    }
+    if let Some(s) = &p.shortage {
+        let place = if s.scope.is_empty() {
+            String::new()
+        } else {
+            format!(" of {}", s.scope)
+        };
+        text += &format!(
+            "it would end in {}, at {}{place}: \"CUDA out of memory. Tried to allocate {}\", with \
+             {} allocated and {} reserved but unallocated\n",
+            s.phase,
+            s.op,
+            s.tried,
+            s.allocated,
+            Bytes(s.reserved.0 - s.allocated.0)
+        );
     }
     text
 }

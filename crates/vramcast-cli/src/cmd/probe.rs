@@ -12,10 +12,11 @@ use std::time::SystemTime;
 use vramcast::compare::{Entry as LedgerEntry, ledger};
 use vramcast::config::{ModelConfig, quoted};
 use vramcast::gpu::{self, Gpu};
-use vramcast::predict::{Prediction, Question, STEPS, predict_with_timeline};
+use vramcast::predict::{Prediction, Question, predict_with_timeline, steps};
 use vramcast::record::{Measured, Record, RunOutcome, SCHEMA};
 use vramcast::shadow::candle::Flavour;
 use vramcast::timeline::Timeline;
+use vramcast::workload::Runtime;
 use vramcast_candle::{HAS_CUDA, Job};
 
 /// Where the probes of this run happen.
@@ -48,12 +49,16 @@ pub(crate) fn run(args: &Probe) -> Result<Exit> {
         }
         None => {
             let model = args.model.clone().unwrap_or_default();
+            let runtime = match args.python {
+                Some(_) => Runtime::Torch,
+                None => Runtime::Candle,
+            };
             let plan = plan(
                 args,
                 &place,
                 Entry {
                     model,
-                    workload: args.workload.workload(),
+                    workload: args.workload.workload(runtime),
                 },
             )?;
             records::prepare(&args.out)?;
@@ -65,9 +70,6 @@ pub(crate) fn run(args: &Probe) -> Result<Exit> {
 fn plan(args: &Probe, place: &Place, entry: Entry) -> Result<Plan> {
     let config = model::model(&entry.model)?;
     let answer = predict_with_timeline(&Question {
-        model: &entry.model,
-        config: &config,
-        workload: &entry.workload,
         flavour: if place.cuda.is_some() {
             Flavour::Cuda
         } else {
@@ -75,7 +77,7 @@ fn plan(args: &Probe, place: &Place, entry: Entry) -> Result<Plan> {
         },
         gpu: place.known,
         capacity: args.target.capacity,
-        range: true,
+        ..Question::new(&entry.model, &config, &entry.workload)
     });
     let (prediction, timeline) = answer.with_context(|| quoted(&entry.model))?;
     Ok(Plan {
@@ -198,7 +200,7 @@ fn measure(place: &Place, plan: &Plan) -> Result<Record> {
         config: plan.config.clone(),
         workload: plan.entry.workload.clone(),
         cuda: place.cuda,
-        steps: STEPS,
+        steps: steps(plan.entry.workload.runtime, plan.entry.workload.mode),
     };
     let ended = child::run(&job)?;
     Ok(record(place, &plan.entry, ended))
@@ -218,7 +220,9 @@ fn record(place: &Place, entry: &Entry, ended: Ended) -> Record {
         model: entry.model.clone(),
         workload: entry.workload.clone(),
         runtime_version: vramcast::candle::VERSION.to_owned(),
+        transformers_version: None,
         device: device_name(place),
+        cap_bytes: None,
         gpu: card.map(|card| card.name.clone()),
         capacity: card.map(|card| card.total),
         driver: card.map(|card| card.driver.clone()),

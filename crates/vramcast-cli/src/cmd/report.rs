@@ -4,6 +4,7 @@
 use crate::args::Report;
 use crate::charts::{self, Chart};
 use crate::cmd::accuracy;
+use crate::records::Line;
 use crate::{Exit, model, output, records};
 use anyhow::{Result, bail};
 use std::fmt::Write as _;
@@ -38,7 +39,14 @@ pub(crate) fn run(args: &Report) -> Result<Exit> {
 fn example(files: &[PathBuf], accuracy: &Accuracy) -> Result<Vec<Chart>> {
     let mut runs = Vec::new();
     for file in files {
-        runs.extend(records::read(file)?.0);
+        runs.extend(
+            records::read(file)?
+                .into_iter()
+                .filter_map(|line| match line {
+                    Line::Run(run) => Some(*run),
+                    Line::BatchSearch(_) | Line::NeedSearch(_) | Line::Unknown { .. } => None,
+                }),
+        );
     }
     let predicted = |id: &str| accuracy.rows.iter().any(|row| row.id == id);
     runs.retain(|r| r.outcome == RunOutcome::Ok && r.workload.mode == Mode::Train);
@@ -48,7 +56,7 @@ fn example(files: &[PathBuf], accuracy: &Accuracy) -> Result<Vec<Chart>> {
         return Ok(Vec::new());
     };
     let config = model::model(&run.model)?;
-    let question = accuracy::question(run, &config);
+    let question = accuracy::question(run, &config)?;
     let (prediction, timeline) = predict_with_timeline(&question)?;
     let entries = ledger(&prediction, Some(&run.measured), run.device != "cpu");
     Ok(vec![

@@ -22,12 +22,14 @@ mod free_list;
 #[cfg(test)]
 mod invariants;
 mod release;
+mod replay;
 mod stats;
 
 pub use addresses::AddressOrder;
 use addresses::Addresses;
 pub use conf::{Conf, ConfError};
 use free_list::{Entry, FreeList};
+pub use replay::{Failure, PhaseFigures, Replay, replay};
 pub use stats::{OutOfMemory, SegmentEvent, Stats};
 
 use super::bins::GRANULE;

@@ -16,6 +16,7 @@ mod backward;
 mod layout;
 mod ops;
 mod optimizer;
+mod process;
 mod reduction;
 mod tensor;
 
@@ -26,6 +27,8 @@ use crate::dtype::DType;
 use crate::models::{self, Inputs};
 use crate::timeline::{Category, Phase, Scope, Timeline};
 use crate::workload::{Attention, Loop, Mode, Optimizer, Placement, Precision, Task, Workload};
+pub use process::Process;
+
 use backward::Kind;
 use layout::Layout;
 use std::cell::RefCell;
@@ -85,6 +88,7 @@ pub fn run(
     config: &ModelConfig,
     workload: &Workload,
     card: Card,
+    process: Process,
     steps: u32,
 ) -> Result<Run, RunError> {
     let dtype = match workload.precision {
@@ -106,7 +110,10 @@ pub fn run(
         dtype,
         parameters: Rc::default(),
     };
-    match shadow.run(config, steps) {
+    let held = device.hold(process, workload.placement, dtype);
+    let ran = shadow.run(config, steps);
+    drop(held);
+    match ran {
         Ok(n_params) => Ok(Run {
             timeline: device.0.tape.finish()?,
             n_params,
@@ -569,7 +576,7 @@ mod tests {
     fn every_step_but_the_first_does_the_same() {
         for workload in workloads() {
             let live_after = |steps| {
-                let run = run(&tiny(), &workload, Card::H200, steps).unwrap();
+                let run = run(&tiny(), &workload, Card::H200, Process::Fresh, steps).unwrap();
                 let last = run.timeline.events.len() - 1;
                 run.timeline.live_at(last).iter().sum::<u64>()
             };
@@ -587,7 +594,7 @@ mod tests {
             1 << 40,
             1 << 40,
         );
-        let error = run(&tiny(), &workload, Card::H200, 1).unwrap_err();
+        let error = run(&tiny(), &workload, Card::H200, Process::Fresh, 1).unwrap_err();
         assert_eq!(error, RunError::TooLarge(TooLarge));
     }
 }

@@ -4,6 +4,7 @@
 use super::Card;
 use super::autograd::{Edge, Graph, Saving};
 use super::layout::{Dims, Layout, elements};
+use super::process::LT_WORKSPACE;
 use crate::dtype::DType;
 use crate::shadow::Tape;
 use crate::timeline::{Category, Work};
@@ -127,7 +128,7 @@ impl Device {
             if slot.borrow().is_none() {
                 let make = || self.bytes(bytes, op);
                 let tape = &self.0.tape;
-                *slot.borrow_mut() = Some(tape.with_category(Category::Temporaries, make));
+                *slot.borrow_mut() = Some(tape.with_category(Category::Workspaces, make));
             }
         };
         take(
@@ -136,7 +137,7 @@ impl Device {
             "cublas workspace",
         );
         if with_bias {
-            take(&of_thread.lt, 1 << 20, "cublaslt workspace");
+            take(&of_thread.lt, LT_WORKSPACE, "cublaslt workspace");
         }
     }
 }

@@ -1,0 +1,133 @@
+//! `vramcast fit`.
+
+use crate::args;
+use crate::cmd::predict::{card, target};
+use crate::{Exit, model, output};
+use anyhow::{Context, Result};
+use serde::Serialize;
+use vramcast::config::quoted;
+use vramcast::fit::{Axis, Fit, fit};
+use vramcast::predict::{Prediction, Question, Verdict, predict};
+use vramcast::record::SCHEMA;
+use vramcast::workload::{Runtime, Workload};
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Answer<'a> {
+    schema: u32,
+    #[serde(flatten)]
+    fit: &'a Fit,
+    /// The prediction for the largest value, if any fits.
+    at_largest: Option<&'a Prediction>,
+}
+
+pub(crate) fn run(args: &args::Fit) -> Result<Exit> {
+    let config = model::model(&args.model)?;
+    let workload = args.workload.workload(Runtime::Torch);
+    let question = Question {
+        gpu: card(&args.target)?,
+        capacity: args.target.capacity,
+        allocator_limit: args.target.allocator_limit,
+        ..Question::new(&args.model, &config, &workload)
+    };
+    let progress = output::spinner(format!("searching the largest {}", args.axis));
+    let found = fit(&question, args.axis).with_context(|| quoted(&args.model));
+    progress.finish_and_clear();
+    let found = found?;
+    let at = Workload {
+        batch: if args.axis == Axis::Batch {
+            found.largest
+        } else {
+            workload.batch
+        },
+        seq: if args.axis == Axis::Seq {
+            found.largest
+        } else {
+            workload.seq
+        },
+        ..workload.clone()
+    };
+    let at_largest = (found.largest > 0)
+        .then(|| {
+            predict(&Question {
+                workload: &at,
+                ..question
+            })
+        })
+        .transpose()?;
+    if args.json {
+        output::print_json(&Answer {
+            schema: SCHEMA,
+            fit: &found,
+            at_largest: at_largest.as_ref(),
+        })?;
+    } else {
+        output::print(&text(&question, &found, at_largest.as_ref()))?;
+    }
+    Ok(if found.largest == 0 {
+        Exit::DoesNotFit
+    } else {
+        Exit::Fine
+    })
+}
+
+/// The answer, what was asked, how sure it is, and what was tried.
+fn text(question: &Question<'_>, fit: &Fit, at: Option<&Prediction>) -> String {
+    let what = match fit.axis {
+        Axis::Batch => "batch",
+        Axis::Seq => "sequence",
+    };
+    let into = target(question);
+    let mut text = match at {
+        None => format!("none: not even {what} 1 fits into {into}\n"),
+        Some(at) => {
+            let word = match at.verdict {
+                Verdict::Tight => " (tight)",
+                Verdict::Fits | Verdict::Oom | Verdict::Unknown => "",
+            };
+            format!(
+                "{what} {}{word} is the largest that fits into {into}\n",
+                fit.largest
+            )
+        }
+    };
+    let workload = match at {
+        Some(at) => at.workload.describe(),
+        None => question.workload.describe(),
+    };
+    text += &format!("{}, {workload}\n\n", question.model);
+    if let Some(at) = at {
+        text += &format!(
+            "there it takes {} by NVML, {} of it reserved",
+            at.peak_nvml, at.peak_reserved
+        );
+        if let Some(need) = at.need {
+            text += &format!(", and needs {need} beside its context");
+        }
+        text += "\n";
+    }
+    if fit.bounded_by_model {
+        text += &format!("the model, not the card, refuses a larger {what}\n");
+    }
+    if (fit.certain, fit.possible) != (fit.largest, fit.largest) {
+        text += &format!(
+            "certain up to {}, possible up to {}: between them it depends on what is not known\n",
+            fit.certain, fit.possible
+        );
+    }
+    if !fit.beyond.is_empty() {
+        let beyond: Vec<String> = fit.beyond.iter().map(u64::to_string).collect();
+        text += &format!(
+            "not monotonic: {} would run too, though {} does not\n",
+            beyond.join(", "),
+            fit.largest + 1
+        );
+    }
+    let tried: Vec<String> = fit
+        .tried
+        .iter()
+        .map(|t| format!("{}{}", t.value, if t.runs { "" } else { " no" }))
+        .collect();
+    text += &format!("tried: {}\n", tried.join(", "));
+    text
+}
