@@ -7,6 +7,7 @@ use std::str::FromStr;
 use strum::VariantNames;
 use vramcast::bytes::Bytes;
 use vramcast::fit::Axis;
+use vramcast::shadow::torch::{BUILDS, Build};
 use vramcast::workload::{
     Attention, Code, Loop, Mode, Optimizer, Placement, Precision, Runtime, Task, Workload,
 };
@@ -125,6 +126,9 @@ pub(crate) struct Probe {
     /// A Python with torch and transformers: the probe of PyTorch runs in it.
     #[arg(long, help_heading = "Run", value_name = "PATH")]
     pub(crate) python: Option<PathBuf>,
+    /// Keep the trace of PyTorch's allocator, and compare it event by event.
+    #[arg(long, help_heading = "Run")]
+    pub(crate) trace: bool,
     /// Run every workload of a suite (TOML) instead of one.
     #[arg(long, help_heading = "Run", value_name = "FILE")]
     pub(crate) suite: Option<PathBuf>,
@@ -258,6 +262,16 @@ pub(crate) struct Target {
     /// it; the context comes on top.
     #[arg(long, value_name = "SIZE", value_parser = Bytes::parse)]
     pub(crate) allocator_limit: Option<Bytes>,
+    /// Which PyTorch: 2.11, 2.10, 2.9, or a build such as 2.10.0+cu130.
+    #[arg(long, value_name = "VERSION", default_value = "2.11", value_parser = build)]
+    pub(crate) torch: &'static Build,
+}
+
+fn build(version: &str) -> Result<&'static Build, String> {
+    Build::find(version).ok_or_else(|| {
+        let known: Vec<&str> = BUILDS.iter().map(|build| build.version).collect();
+        format!("known: {}", known.join(", "))
+    })
 }
 
 /// Where a probe runs.

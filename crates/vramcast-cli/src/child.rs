@@ -1,22 +1,15 @@
 //! Running a probe in a process of its own, so that an OOM, a panic or a kill there costs nothing
 //! here.
 
-use crate::nvml::{self, Watch};
-use anyhow::{Context, Result, anyhow};
-use serde::{Deserialize, Serialize};
+pub(crate) mod candle;
+pub(crate) mod torch;
+
+use crate::nvml::{self, Watch, Watched};
+use anyhow::{Context, Result};
 use std::io::{Read, Write};
 use std::process::{Command, ExitStatus, Stdio};
+use vramcast::bytes::Bytes;
 use vramcast::record::{Measured, RunOutcome};
-use vramcast_candle::{Job, ProbeError, probe};
-
-/// What a child prints: its one line on stdout.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Said {
-    Measured(Box<Measured>),
-    OutOfMemory(String),
-    Failed(String),
-}
 
 /// How a probe ended, and what it measured.
 #[derive(Debug)]
@@ -26,72 +19,42 @@ pub(crate) struct Ended {
     pub(crate) error: Option<String>,
 }
 
-/// Bytes of the stack on which a probe runs, enough for thousands of layers.
-const STACK: usize = 1 << 28;
-
-/// The child's side: reads a job from stdin, runs it, prints what it measured.
-pub(crate) fn serve() -> Result<()> {
-    let job: Job = serde_json::from_reader(std::io::stdin()).context("not a job")?;
-    // candle drops a graph recursively: a deep model needs a deep stack.
-    let probe = std::thread::Builder::new()
-        .stack_size(STACK)
-        .spawn(move || probe(&job))?;
-    let said = match probe.join().map_err(|_| anyhow!("the probe panicked"))? {
-        Ok(measured) => Said::Measured(Box::new(measured)),
-        Err(ProbeError::OutOfMemory(text)) => Said::OutOfMemory(text),
-        Err(error) => Said::Failed(error.to_string()),
-    };
-    serde_json::to_writer(std::io::stdout(), &said)?;
-    Ok(())
+/// What a child left, and what NVML showed meanwhile.
+struct Exited {
+    status: ExitStatus,
+    stdout: Vec<u8>,
+    stderr: String,
+    /// Used bytes before the child had a context.
+    before: Option<Bytes>,
+    watched: Option<Watched>,
 }
 
-/// The parent's side: runs a job in a child. The card is read before the child has a context, and
-/// in a loop while it runs.
-pub(crate) fn run(job: &Job) -> Result<Ended> {
-    let card = match job.cuda {
-        Some(index) => Some(nvml::card(index)?),
-        None => None,
-    };
+impl Exited {
+    /// Adds what NVML showed.
+    fn note_nvml(&self, measured: &mut Measured) {
+        measured.nvml_before = self.before.or(measured.nvml_before);
+        measured.nvml_used = self.watched.map(|w| w.highest).or(measured.nvml_used);
+        measured.nvml_samples = self.watched.map(|w| w.samples);
+    }
+}
+
+/// Runs a child to its end with `input` on its stdin. The card is read before the child has a
+/// context, and in a loop while it runs.
+fn run(mut command: Command, input: &[u8], cuda: Option<usize>) -> Result<Exited> {
+    let card = cuda.map(nvml::card).transpose()?;
     let watch = card.as_ref().map(|card| Watch::start(card.index));
-    let (status, stdout, stderr) = spawn(job)?;
-    let watched = watch.map(Watch::stop);
-    let (outcome, mut measured, error) = match serde_json::from_slice(&stdout) {
-        Ok(Said::Measured(measured)) if status.success() => (RunOutcome::Ok, *measured, None),
-        Ok(Said::OutOfMemory(text)) => (RunOutcome::Oom, Measured::default(), Some(text)),
-        Ok(Said::Failed(text)) => (RunOutcome::Failed, Measured::default(), Some(text)),
-        _ => {
-            let (outcome, text) = silent(status, &stderr);
-            (outcome, Measured::default(), Some(text))
-        }
-    };
-    measured.nvml_before = card.map(|card| card.used);
-    measured.nvml_used = watched.map(|w| w.highest);
-    measured.nvml_samples = watched.map(|w| w.samples);
-    Ok(Ended {
-        outcome,
-        measured,
-        error,
-    })
-}
-
-fn spawn(job: &Job) -> Result<(ExitStatus, Vec<u8>, String)> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let mut child = Command::new(program)
-        .arg("probe-child")
-        // One line is read from its errors, not a trace.
-        .env("RUST_BACKTRACE", "0")
-        // Else candle reads the machine's topology before every product, which floods the log.
-        .env("RAYON_NUM_THREADS", threads())
+    let name = command.get_program().display().to_string();
+    let mut child = command
         // CUDA counts cards as NVML does.
         .env("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .context("cannot start the probe's process")?;
+        .with_context(|| format!("{name} cannot be started"))?;
     let mut stdin = child.stdin.take().context("the probe has no input")?;
     // A child that died at once cannot read; what it said is in its output.
-    let _ = stdin.write_all(&serde_json::to_vec(job)?);
+    let _ = stdin.write_all(input);
     drop(stdin);
     let mut stderr_pipe = child
         .stderr
@@ -103,19 +66,12 @@ fn spawn(job: &Job) -> Result<(ExitStatus, Vec<u8>, String)> {
         String::from_utf8_lossy(&text).into_owned()
     });
     let output = child.wait_with_output()?;
-    Ok((
-        output.status,
-        output.stdout,
-        complaints.join().unwrap_or_default(),
-    ))
-}
-
-/// As many threads as the user asked for, or as the machine has.
-fn threads() -> String {
-    std::env::var("RAYON_NUM_THREADS").unwrap_or_else(|_| {
-        std::thread::available_parallelism()
-            .map_or(1, usize::from)
-            .to_string()
+    Ok(Exited {
+        status: output.status,
+        stdout: output.stdout,
+        stderr: complaints.join().unwrap_or_default(),
+        before: card.map(|card| card.used),
+        watched: watch.map(Watch::stop),
     })
 }
 

@@ -1,7 +1,7 @@
 //! Record files: JSON lines, written whole or not at all.
 
 use anyhow::{Context, Result, anyhow, bail};
-use flate2::read::GzDecoder;
+use flate2::read::MultiGzDecoder;
 use serde::Deserialize;
 use serde_json::Value;
 use std::fs::File;
@@ -31,7 +31,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Line>> {
     let cannot = || format!("{}: cannot be read", path.display());
     let file = File::open(path).with_context(cannot)?;
     let reader: Box<dyn Read> = if path.extension().is_some_and(|e| e == "gz") {
-        Box::new(GzDecoder::new(file))
+        Box::new(MultiGzDecoder::new(file))
     } else {
         Box::new(file)
     };

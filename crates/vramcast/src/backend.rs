@@ -20,12 +20,14 @@ pub enum Init {
     Ones,
 }
 
-/// An element-wise function between layers.
+/// An element-wise function between layers, by the names of transformers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Activation {
     /// Gaussian error linear unit by the error function.
     Gelu,
     /// Gaussian error linear unit by its tanh approximation.
+    #[serde(rename = "gelu_pytorch_tanh")]
     GeluTanh,
     /// Rectified linear unit.
     Relu,

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::gpu::{Basis, Gpu};
 use crate::record::SCHEMA;
 use crate::shadow::candle::Flavour;
-use crate::shadow::torch::Process;
+use crate::shadow::torch::{BUILDS, Build, Process};
 use crate::timeline::{Category, Phase, Timeline};
 use crate::workload::{Mode, Runtime, Workload};
 use serde::{Deserialize, Serialize};
@@ -44,6 +44,10 @@ pub struct Question<'a> {
     pub allocator_limit: Option<Bytes>,
     /// What PyTorch's process did before.
     pub process: Process,
+    /// Which PyTorch.
+    pub build: &'static Build,
+    /// Whether `TORCH_CUDNN_SDPA_DEPRIORITIZED` is set there.
+    pub cudnn_last: bool,
     /// Whether to reckon with what is not known (faster and slower hosts, other orders of
     /// addresses) and to search the need, which takes more replays: a verdict wants it, a sweep
     /// does not.
@@ -62,6 +66,8 @@ impl<'a> Question<'a> {
             capacity: None,
             allocator_limit: None,
             process: Process::Fresh,
+            build: &BUILDS[0],
+            cudnn_last: false,
             range: true,
         }
     }

@@ -174,6 +174,9 @@ pub struct Record {
     /// What PyTorch's allocator was allowed to reserve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cap_bytes: Option<Bytes>,
+    /// Whether `TORCH_CUDNN_SDPA_DEPRIORITIZED` was set.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cudnn_last: bool,
     /// The driver's version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,

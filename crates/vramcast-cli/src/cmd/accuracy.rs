@@ -17,7 +17,7 @@ use vramcast::gpu;
 use vramcast::predict::{Question, predict};
 use vramcast::record::{BatchSearch, NeedSearch, Record};
 use vramcast::shadow::candle::Flavour;
-use vramcast::shadow::torch::{Card, Process};
+use vramcast::shadow::torch::{BUILDS, Build, Card, Process};
 use vramcast::workload::{Runtime, Workload};
 
 pub(crate) fn run(args: &AccuracyArgs) -> Result<Exit> {
@@ -147,7 +147,14 @@ pub(crate) fn question<'a>(record: &'a Record, config: &'a ModelConfig) -> Resul
     let process = Process::holding(held.0, Card::H200).with_context(|| {
         format!("the process held {held} before the run (`base_allocated`), which is not explained")
     })?;
+    let build = match record.workload.runtime {
+        Runtime::Candle => &BUILDS[0],
+        Runtime::Torch => Build::find(&record.runtime_version)
+            .with_context(|| format!("PyTorch {} is not known", record.runtime_version))?,
+    };
     Ok(Question {
+        build,
+        cudnn_last: record.cudnn_last,
         flavour: if record.device == "cpu" {
             Flavour::Cpu
         } else {

@@ -28,6 +28,7 @@ pub(crate) fn run(args: &args::Fit) -> Result<Exit> {
         gpu: card(&args.target)?,
         capacity: args.target.capacity,
         allocator_limit: args.target.allocator_limit,
+        build: args.target.torch,
         ..Question::new(&args.model, &config, &workload)
     };
     let progress = output::spinner(format!("searching the largest {}", args.axis));

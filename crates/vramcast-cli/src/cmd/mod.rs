@@ -23,6 +23,6 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
         Command::Models(args) => catalogue::models(args.json),
         Command::Gpus(args) => catalogue::gpus(args.json),
         Command::Doctor(args) => doctor::run(args.json),
-        Command::ProbeChild => crate::child::serve().map(|()| Exit::Fine),
+        Command::ProbeChild => crate::child::candle::serve().map(|()| Exit::Fine),
     }
 }

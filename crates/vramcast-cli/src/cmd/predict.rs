@@ -17,6 +17,7 @@ pub(crate) fn run(args: &Predict) -> Result<Exit> {
         gpu: card(&args.target)?,
         capacity: args.target.capacity,
         allocator_limit: args.target.allocator_limit,
+        build: args.target.torch,
         ..Question::new(&args.model, &config, &workload)
     };
     let (prediction, timeline) =

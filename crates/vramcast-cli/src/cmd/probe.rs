@@ -6,20 +6,26 @@ use crate::cmd::predict::card;
 use crate::suite::Entry;
 use crate::{Exit, charts, model, nvml, output, records, suite};
 use anyhow::{Context, Result, bail};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write as _;
 use std::path::Path;
 use std::time::SystemTime;
+use vramcast::bytes::Bytes;
 use vramcast::compare::{Entry as LedgerEntry, ledger};
 use vramcast::config::{ModelConfig, quoted};
 use vramcast::gpu::{self, Gpu};
 use vramcast::predict::{Prediction, Question, predict_with_timeline, steps};
 use vramcast::record::{Measured, Record, RunOutcome, SCHEMA};
 use vramcast::shadow::candle::Flavour;
+use vramcast::shadow::torch;
 use vramcast::timeline::Timeline;
 use vramcast::workload::Runtime;
-use vramcast_candle::{HAS_CUDA, Job};
+use vramcast_candle::HAS_CUDA;
 
-/// Where the probes of this run happen.
+/// Where the probes of one runtime happen.
+#[derive(Clone)]
 struct Place {
     cuda: Option<usize>,
     card: Option<nvml::Card>,
@@ -28,6 +34,7 @@ struct Place {
 
 /// A workload that makes sense, with its prediction: what is left is to run it.
 struct Plan {
+    place: Place,
     entry: Entry,
     config: ModelConfig,
     prediction: Prediction,
@@ -35,39 +42,48 @@ struct Plan {
 }
 
 pub(crate) fn run(args: &Probe) -> Result<Exit> {
-    let place = place(args.device, card(&args.target)?)?;
+    let asked = card(&args.target)?;
     match &args.suite {
         Some(file) => {
+            let entries = suite::read(file)?;
+            let mut places = Vec::new();
             // A suite takes long: what is wrong with it is said before it begins.
-            let plans: Result<Vec<Plan>> = suite::read(file)?
+            let plans: Result<Vec<Plan>> = entries
                 .into_iter()
-                .map(|entry| plan(args, &place, entry).with_context(|| file.display().to_string()))
+                .map(|entry| {
+                    let runtime = entry.workload.runtime;
+                    let known = places.iter().find(|(of, _)| *of == runtime);
+                    let place = match known {
+                        Some((_, place)) => Place::clone(place),
+                        None => {
+                            let place = place(args.device, runtime, asked)?;
+                            places.push((runtime, place.clone()));
+                            place
+                        }
+                    };
+                    plan(args, place, entry).with_context(|| file.display().to_string())
+                })
                 .collect();
             let plans = plans?;
             records::prepare(&args.out)?;
-            run_suite(args, &place, &plans)
+            run_suite(args, &plans)
         }
         None => {
             let model = args.model.clone().unwrap_or_default();
-            let runtime = match args.python {
+            let default = match args.python {
                 Some(_) => Runtime::Torch,
                 None => Runtime::Candle,
             };
-            let plan = plan(
-                args,
-                &place,
-                Entry {
-                    model,
-                    workload: args.workload.workload(runtime),
-                },
-            )?;
+            let workload = args.workload.workload(default);
+            let place = place(args.device, workload.runtime, asked)?;
+            let plan = plan(args, place, Entry { model, workload })?;
             records::prepare(&args.out)?;
-            run_one(args, &place, &plan)
+            run_one(args, &plan)
         }
     }
 }
 
-fn plan(args: &Probe, place: &Place, entry: Entry) -> Result<Plan> {
+fn plan(args: &Probe, place: Place, entry: Entry) -> Result<Plan> {
     let config = model::model(&entry.model)?;
     let answer = predict_with_timeline(&Question {
         flavour: if place.cuda.is_some() {
@@ -77,10 +93,13 @@ fn plan(args: &Probe, place: &Place, entry: Entry) -> Result<Plan> {
         },
         gpu: place.known,
         capacity: args.target.capacity,
+        allocator_limit: args.target.allocator_limit,
+        build: args.target.torch,
         ..Question::new(&entry.model, &config, &entry.workload)
     });
     let (prediction, timeline) = answer.with_context(|| quoted(&entry.model))?;
     Ok(Plan {
+        place,
         entry,
         config,
         prediction,
@@ -88,14 +107,18 @@ fn plan(args: &Probe, place: &Place, entry: Entry) -> Result<Plan> {
     })
 }
 
-fn place(device: Device, asked: Option<&'static Gpu>) -> Result<Place> {
-    let cuda = match device {
-        Device::Cpu => None,
-        Device::Auto => (HAS_CUDA && nvml::card(0).is_ok()).then_some(0),
-        Device::Cuda(_) if !HAS_CUDA => {
+fn place(device: Device, runtime: Runtime, asked: Option<&'static Gpu>) -> Result<Place> {
+    let cuda = match (runtime, device) {
+        (Runtime::Candle, Device::Cpu) => None,
+        (Runtime::Candle, Device::Auto) => (HAS_CUDA && nvml::card(0).is_ok()).then_some(0),
+        (Runtime::Candle, Device::Cuda(_)) if !HAS_CUDA => {
             bail!("this build has no CUDA: build with `--features cuda`, or use --device cpu")
         }
-        Device::Cuda(ordinal) => Some(ordinal),
+        (Runtime::Torch, Device::Cpu) => {
+            bail!("PyTorch is probed on CUDA alone; `--runtime candle` runs on the CPU, too")
+        }
+        (Runtime::Torch, Device::Auto) => Some(0),
+        (_, Device::Cuda(ordinal)) => Some(ordinal),
     };
     let card = cuda.map(nvml::card).transpose()?;
     if let Some(card) = &card {
@@ -117,27 +140,32 @@ fn place(device: Device, asked: Option<&'static Gpu>) -> Result<Place> {
     Ok(Place { cuda, card, known })
 }
 
-fn run_one(args: &Probe, place: &Place, plan: &Plan) -> Result<Exit> {
+fn run_one(args: &Probe, plan: &Plan) -> Result<Exit> {
     let progress = output::spinner(format!(
         "running {} on {}",
         plan.entry.model,
-        device_name(place)
+        device_name(&plan.place)
     ));
-    let measured = measure(place, plan);
+    let probed = measure(args, plan);
     progress.finish_and_clear();
-    let (record, prediction) = (measured?, &plan.prediction);
+    let (probed, prediction) = (probed?, &plan.prediction);
+    let record = &probed.record;
     let file = args.out.join("record.jsonl");
-    records::append(&file, &record)?;
-    let entries = entries(prediction, &record);
+    records::append(&file, record)?;
+    let entries = entries(prediction, record);
     let drawn = [
         charts::timeline(prediction, &plan.timeline),
         charts::components(&record.model, &record.workload, &entries),
     ];
     let drawn = charts::write(&args.out, &drawn, args.png)?;
     if args.json {
-        output::print_json(&answer(prediction, &record, &file))?;
+        output::print_json(&answer(prediction, record, &file))?;
     } else {
-        output::print(&text(prediction, &record, &entries))?;
+        let mut text = text(prediction, record, &entries);
+        if let Some(trace) = &probed.trace {
+            text += &format!("{trace}\n");
+        }
+        output::print(&text)?;
         output::remark(&format!("record: {}", file.display()));
         for file in drawn {
             output::remark(&format!("chart: {}", file.display()));
@@ -146,7 +174,10 @@ fn run_one(args: &Probe, place: &Place, plan: &Plan) -> Result<Exit> {
     match record.outcome {
         RunOutcome::Ok => Ok(Exit::Fine),
         RunOutcome::Oom => Ok(Exit::DoesNotFit),
-        RunOutcome::Failed => bail!("the probe failed: {}", record.error.unwrap_or_default()),
+        RunOutcome::Failed => bail!(
+            "the probe failed: {}",
+            record.error.as_deref().unwrap_or_default()
+        ),
     }
 }
 
@@ -163,15 +194,15 @@ fn answer(prediction: &Prediction, record: &Record, file: &Path) -> serde_json::
     })
 }
 
-fn run_suite(args: &Probe, place: &Place, plans: &[Plan]) -> Result<Exit> {
+fn run_suite(args: &Probe, plans: &[Plan]) -> Result<Exit> {
     let file = args.out.join("records.jsonl");
     let bar = output::bar(plans.len());
     let mut failed = 0;
     for plan in plans {
         let what = format!("{} {}", plan.entry.model, plan.entry.workload.describe());
         bar.set_message(what.clone());
-        let record = measure(place, plan)?;
-        let line = match (record.outcome, off(&plan.prediction, &record)) {
+        let Probed { record, trace } = measure(args, plan)?;
+        let mut line = match (record.outcome, off(&plan.prediction, &record)) {
             (RunOutcome::Ok, Some(0)) => "exact".to_owned(),
             (RunOutcome::Ok, Some(off)) => format!("off by {off} B"),
             (outcome, _) => {
@@ -179,6 +210,9 @@ fn run_suite(args: &Probe, place: &Place, plans: &[Plan]) -> Result<Exit> {
                 format!("{outcome}: {}", record.error.as_deref().unwrap_or_default())
             }
         };
+        if let Some(trace) = trace {
+            line += &format!("; {trace}");
+        }
         // After every run: a suite that is stopped has lost nothing.
         records::append(&file, &record)?;
         bar.suspend(|| output::remark(&format!("{what}: {line}")));
@@ -195,15 +229,78 @@ fn run_suite(args: &Probe, place: &Place, plans: &[Plan]) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-fn measure(place: &Place, plan: &Plan) -> Result<Record> {
-    let job = Job {
-        config: plan.config.clone(),
-        workload: plan.entry.workload.clone(),
-        cuda: place.cuda,
-        steps: steps(plan.entry.workload.runtime, plan.entry.workload.mode),
+/// A record, and how the allocator's trace compares with the prediction if one was asked for.
+struct Probed {
+    record: Record,
+    trace: Option<String>,
+}
+
+fn measure(args: &Probe, plan: &Plan) -> Result<Probed> {
+    let workload = &plan.entry.workload;
+    let steps = steps(workload.runtime, workload.mode);
+    match workload.runtime {
+        Runtime::Candle => {
+            let job = vramcast_candle::Job {
+                config: plan.config.clone(),
+                workload: workload.clone(),
+                cuda: plan.place.cuda,
+                steps,
+            };
+            let ended = child::candle::measure(&job)?;
+            let version = vramcast::candle::VERSION.to_owned();
+            Ok(Probed {
+                record: record(plan, ended, version),
+                trace: None,
+            })
+        }
+        Runtime::Torch => {
+            let python = args.python.clone().unwrap_or_else(|| "python3".into());
+            let job = child::torch::Job {
+                config: plan.config.to_json(),
+                workload: workload.clone(),
+                steps,
+                cap_bytes: args.target.allocator_limit,
+                device: plan.place.cuda.unwrap_or_default(),
+                trace: args.trace,
+                python: &python,
+            };
+            let run = child::torch::measure(&job)?;
+            let version = run.runtime_version.unwrap_or_default();
+            let record = Record {
+                transformers_version: run.transformers_version,
+                cap_bytes: job.cap_bytes,
+                cudnn_last: run.cudnn_last,
+                ..record(plan, run.ended, version)
+            };
+            let trace = match run.events.filter(|_| record.outcome == RunOutcome::Ok) {
+                None => None,
+                Some(events) => Some(compare_trace(args, plan, &record, &events)?),
+            };
+            Ok(Probed { record, trace })
+        }
+    }
+}
+
+/// Keeps the trace beside the record and says where it first differs from the prediction.
+fn compare_trace(
+    args: &Probe,
+    plan: &Plan,
+    record: &Record,
+    events: &[child::torch::Event],
+) -> Result<String> {
+    let mut line = serde_json::to_value(record)?;
+    line["events"] = serde_json::to_value(events)?;
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    serde_json::to_writer(&mut packed, &line)?;
+    packed.write_all(b"\n")?;
+    let file = args.out.join(format!("trace-{}.jsonl.gz", record.id));
+    records::write_file(&file, &packed.finish()?)?;
+    let seen = child::torch::seen(events);
+    let said = match torch::difference(&plan.timeline, &record.workload, &seen) {
+        None => format!("all {} allocations and frees are as predicted", seen.len()),
+        Some(difference) => format!("the trace differs: {difference}"),
     };
-    let ended = child::run(&job)?;
-    Ok(record(place, &plan.entry, ended))
+    Ok(format!("{said} ({})", file.display()))
 }
 
 fn device_name(place: &Place) -> String {
@@ -212,19 +309,20 @@ fn device_name(place: &Place) -> String {
         .map_or_else(|| "cpu".to_owned(), |ordinal| format!("cuda:{ordinal}"))
 }
 
-fn record(place: &Place, entry: &Entry, ended: Ended) -> Record {
-    let card = place.card.as_ref();
+fn record(plan: &Plan, ended: Ended, runtime_version: String) -> Record {
+    let card = plan.place.card.as_ref();
     let mut record = Record {
         schema: SCHEMA,
         id: String::new(),
-        model: entry.model.clone(),
-        workload: entry.workload.clone(),
-        runtime_version: vramcast::candle::VERSION.to_owned(),
+        model: plan.entry.model.clone(),
+        workload: plan.entry.workload.clone(),
+        runtime_version,
         transformers_version: None,
-        device: device_name(place),
-        cap_bytes: None,
+        device: device_name(&plan.place),
         gpu: card.map(|card| card.name.clone()),
         capacity: card.map(|card| card.total),
+        cap_bytes: None,
+        cudnn_last: false,
         driver: card.map(|card| card.driver.clone()),
         outcome: ended.outcome,
         error: ended.error,
@@ -242,12 +340,28 @@ fn id(record: &Record) -> String {
     format!("{:012x}", hasher.finish() >> 16)
 }
 
-/// Measured less predicted requested bytes.
+/// What the runtime counts at the peak, predicted and measured: requested bytes on candle, allocated
+/// ones on PyTorch.
+fn counted(prediction: &Prediction, record: &Record) -> (&'static str, Bytes, Option<Bytes>) {
+    let measured = &record.measured;
+    match record.workload.runtime {
+        Runtime::Candle => (
+            "requested",
+            prediction.peak_requested,
+            measured.peak_requested,
+        ),
+        Runtime::Torch => (
+            "allocated",
+            prediction.peak_allocated,
+            measured.peak_allocated,
+        ),
+    }
+}
+
+/// Measured less predicted bytes.
 fn off(prediction: &Prediction, record: &Record) -> Option<i128> {
-    record
-        .measured
-        .peak_requested
-        .map(|m| m.minus(prediction.peak_requested))
+    let (_, predicted, measured) = counted(prediction, record);
+    measured.map(|measured| measured.minus(predicted))
 }
 
 /// The ledger, beside what was measured if the run ended well.
@@ -260,10 +374,10 @@ fn measured(record: &Record) -> Option<&Measured> {
 }
 
 fn text(prediction: &Prediction, record: &Record, entries: &[LedgerEntry]) -> String {
-    let p = prediction.peak_requested;
+    let (what, p, _) = counted(prediction, record);
     let headline = match (record.outcome, off(prediction, record)) {
-        (RunOutcome::Ok, Some(0)) => format!("exact: {p} requested, as predicted, to the byte"),
-        (RunOutcome::Ok, Some(off)) => format!("off by {off} B: {p} requested was predicted"),
+        (RunOutcome::Ok, Some(0)) => format!("exact: {p} {what}, as predicted, to the byte"),
+        (RunOutcome::Ok, Some(off)) => format!("off by {off} B: {p} {what} was predicted"),
         (outcome, _) => format!("{outcome}: {}", record.error.as_deref().unwrap_or_default()),
     };
     let mut text = format!(

@@ -145,6 +145,15 @@ impl ModelConfig {
         })
     }
 
+    /// The `config.json` that this configuration comes from, with every default written out.
+    pub fn to_json(&self) -> Value {
+        let mut json = match self {
+            Self::Bert(config) => serde_json::json!(config),
+        };
+        json["model_type"] = self.model_type().into();
+        json
+    }
+
     /// Entries of the vocabulary.
     pub fn vocab_size(&self) -> u64 {
         match self {

@@ -8,7 +8,7 @@ use super::{
 use crate::alloc::caching::{AddressOrder, Conf, Failure, Limits, Replay, replay};
 use crate::bytes::{Bytes, MIB, TooLarge};
 use crate::context::{Context, context};
-use crate::shadow::torch::{Card, Process, RunError, VERSION, run};
+use crate::shadow::torch::{BUILDS, Build, Card, Process, Profile, RunError, run};
 use crate::timeline::{Phase, Timeline};
 use crate::workload::{Code, Runtime};
 
@@ -28,6 +28,7 @@ pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), P
         ));
     }
     let conf = Conf::parse(&workload.allocator_conf)?;
+    check_build(question)?;
     let (timeline, n_params) = story(question, question.process)?;
     let free = |order| {
         replay(&timeline, conf, Limits::NONE, order).map_err(|_| PredictError::from(TooLarge))
@@ -52,7 +53,7 @@ pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), P
     let at_peak = at_peak(&timeline, peak.event, allocated.bytes);
     let requested = expected.phases.iter().map(|p| p.requested).max();
     let foreseen = Foreseen {
-        runtime_version: VERSION,
+        runtime_version: question.build.version,
         n_params,
         allocations: timeline.buffers.len() as u64,
         model_requested: Bytes(model_requested(&timeline)),
@@ -65,12 +66,33 @@ pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), P
         peak_phase: peak.phase,
         phases: expected.phases.iter().map(phase).collect(),
         at_peak,
-        notes: context_note(gpu, &context, Runtime::Torch)
-            .into_iter()
-            .collect(),
+        notes: notes(question, &context),
         context,
     };
     Ok((foreseen, timeline))
+}
+
+/// Refuses a build without kernels for the card.
+fn check_build(question: &Question<'_>) -> Result<(), PredictError> {
+    let Some(gpu) = question.gpu else {
+        return Ok(());
+    };
+    let serves = |build: &Build| gpu.compute_capability >= build.least_capability;
+    if serves(question.build) {
+        return Ok(());
+    }
+    let others: Vec<&str> = BUILDS
+        .iter()
+        .filter(|build| serves(build))
+        .map(|build| build.version)
+        .collect();
+    let (major, minor) = gpu.compute_capability;
+    Err(PredictError::Workload(format!(
+        "PyTorch {} has no kernels for {} (sm_{major}{minor}); --torch that has: {}",
+        question.build.version,
+        gpu.product,
+        others.join(", ")
+    )))
 }
 
 fn phase(figures: &crate::alloc::caching::PhaseFigures) -> PhasePrediction {
@@ -85,12 +107,49 @@ fn phase(figures: &crate::alloc::caching::PhaseFigures) -> PhasePrediction {
 fn story(question: &Question<'_>, process: Process) -> Result<(Timeline, u64), PredictError> {
     let workload = question.workload;
     let steps = steps(Runtime::Torch, workload.mode);
-    let run = run(question.config, workload, Card::H200, process, steps);
+    let run = run(question.config, workload, profile(question), process, steps);
     match run {
         Ok(run) => Ok((run.timeline, run.n_params)),
         Err(RunError::TooLarge(error)) => Err(error.into()),
         Err(error @ RunError::NotFollowed(_)) => Err(PredictError::Workload(error.to_string())),
     }
+}
+
+/// The card and the build; an H200 where no card was named.
+fn profile(question: &Question<'_>) -> Profile {
+    Profile {
+        card: question.gpu.map_or(Card::H200, Card::from),
+        build: question.build,
+        cudnn_last: question.cudnn_last,
+    }
+}
+
+/// What this answer rests on that was not measured.
+fn notes(question: &Question<'_>, context: &Context) -> Vec<String> {
+    let mut notes: Vec<String> = context_note(question.gpu, context, Runtime::Torch)
+        .into_iter()
+        .collect();
+    let Profile { card, build, .. } = profile(question);
+    if let Some(gpu) = question.gpu
+        && card != Card::H200
+    {
+        let (major, minor) = card.compute_capability;
+        notes.push(format!(
+            "only an H200 was measured: for {} (sm_{major}{minor}, {} multiprocessors) the choice of \
+             attention kernels and the sizes of workspaces and staging buffers follow PyTorch's source",
+            gpu.product, card.multiprocessors
+        ));
+    }
+    if question.gpu.is_none() {
+        notes.push("no card was named: kernels and workspaces are an H200's".to_owned());
+    }
+    if !build.measured {
+        notes.push(format!(
+            "PyTorch {} was not run: what it does differently from {} was read in its binaries",
+            build.version, BUILDS[0].version
+        ));
+    }
+    notes
 }
 
 /// Requested bytes when the first step begins.

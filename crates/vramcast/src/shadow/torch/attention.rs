@@ -2,10 +2,14 @@
 
 use super::backward::Kind;
 use super::layout::Layout;
+use super::profile::Kernel;
 use super::tensor::{Device, Tensor};
 use crate::backend::{Attended, Heads};
 use crate::dtype::DType;
 use crate::workload::Attention;
+
+/// The output of a fused kernel, its node, and what that keeps beside the inputs, by name.
+type Fused = (Tensor, Kind, Vec<Option<Tensor>>);
 
 impl Device {
     /// `create_bidirectional_mask` of transformers: nothing for a batch without padding, else
@@ -108,55 +112,46 @@ impl Device {
         }
     }
 
-    /// `scaled_dot_product_attention`: the memory-efficient kernel in single precision, cuDNN's in
-    /// half.
+    /// `scaled_dot_product_attention` in a fused kernel.
     pub(super) fn fused_attention(
         &self,
         heads: Heads<Tensor>,
         mask: Option<&Tensor>,
+        drops: bool,
     ) -> Attended<Tensor> {
-        let Heads {
-            query, key, value, ..
-        } = &heads;
-        let [batch, count, seq, width] = query.dims()[..] else {
+        let (query, key, value) = (&heads.query, &heads.key, &heads.value);
+        let [_, _, seq, width] = query.dims()[..] else {
             unreachable!("queries have four dimensions")
         };
-        let halves = query.dtype() != DType::F32;
+        let kernel = self
+            .0
+            .profile
+            .attention(query.dtype(), width, mask.is_some());
+        // Workloads without a kernel were refused before they ran.
+        let kernel = kernel.unwrap_or(Kernel::Efficient);
         let mut bias = mask.map(|mask| self.additive(mask.dims(), query.dtype()));
-        if bias.is_some() && !halves && seq % 8 != 0 {
-            let dims = [batch, 1, seq, seq.next_multiple_of(8)];
+        if let Some(mask) = &bias
+            && kernel == Kernel::Efficient
+            && !seq.is_multiple_of(8)
+        {
+            let dims = [mask.dims()[0], 1, seq, seq.next_multiple_of(8)];
             bias = Some(self.tensor(&dims, query.dtype(), "pad"));
         }
-        let random = halves.then(|| {
-            let seed = self.tensor(&[], DType::I64, "attention");
-            let offset = self.tensor(&[], DType::I64, "attention");
-            (seed, offset)
-        });
-        let layout = Layout::contiguous(&[batch, seq, count, width]).transpose(1, 2);
-        let out = self.strided(layout, query.dtype(), "attention");
-        let rows = if halves {
-            seq
-        } else {
-            seq.next_multiple_of(32)
+        let (out, kind, rest) = match kernel {
+            Kernel::Efficient => self.efficient_attention(query),
+            Kernel::Flash => self.flash_attention(query, drops),
+            Kernel::Cudnn => self.cudnn_attention(query),
         };
-        let sums = (self.0.records.get())
-            .then(|| self.tensor(&[batch, count, rows], DType::F32, "attention"));
-        if halves {
-            drop(self.bytes(256, "attention workspace"));
-        }
-        let (seed, offset) = random.unzip();
         let [k, q, v] = [key, query, value].map(|input| Some(input.clone()));
         // By name, where they are kept; else they die as C++'s locals do.
-        let saved = if self.keeps() {
-            [bias, k, q, v, sums, Some(out.clone()), offset, seed]
+        let inputs = [k, q, v];
+        let saved: Vec<Tensor> = if self.keeps() {
+            let bias = [bias];
+            let all = bias.into_iter().chain(inputs).chain(rest);
+            all.flatten().collect()
         } else {
-            [k, q, v, Some(out.clone()), sums, seed, offset, bias]
-        };
-        let saved = saved.into_iter().flatten().collect();
-        let kind = if halves {
-            Kind::CudnnAttention
-        } else {
-            Kind::EfficientAttention
+            let all = inputs.into_iter().chain(rest).chain([bias]);
+            all.flatten().collect()
         };
         let out = self.record(out, kind, &[query, key, value], saved);
         let context = self.contiguous(&self.transpose(&out, 1, 2));
@@ -167,6 +162,82 @@ impl Device {
             context,
             weights: None,
         }
+    }
+
+    /// `[B, heads, S, D]` seen, `[B, S, heads, D]` in memory.
+    fn attention_output(&self, query: &Tensor) -> Tensor {
+        let d = query.dims();
+        let layout = Layout::contiguous(&[d[0], d[2], d[1], d[3]]).transpose(1, 2);
+        self.strided(layout, query.dtype(), "attention")
+    }
+
+    /// Sums of the exponentials, for `rows` rows a head.
+    fn log_sums(&self, query: &Tensor, rows: u64) -> Tensor {
+        let dims = [query.dims()[0], query.dims()[1], rows];
+        self.tensor(&dims, DType::F32, "attention")
+    }
+
+    /// ATen, transformers/cuda/attention.cu, `_efficient_attention_forward`; as traced
+    fn efficient_attention(&self, query: &Tensor) -> Fused {
+        let out = self.attention_output(query);
+        let rows = query.dims()[2].next_multiple_of(32);
+        let records = self.0.records.get();
+        let sums = records.then(|| self.log_sums(query, rows));
+        let rest = if self.keeps() {
+            vec![sums, Some(out.clone())]
+        } else {
+            vec![Some(out.clone()), sums]
+        };
+        (out, Kind::EfficientAttention, rest)
+    }
+
+    /// ATen, transformers/cuda/flash_attn/flash_api.cpp, `mha_fwd`; as traced
+    fn flash_attention(&self, query: &Tensor, drops: bool) -> Fused {
+        let [batch, heads, seq, width] = query.dims()[..] else {
+            unreachable!("queries have four dimensions")
+        };
+        let out = self.attention_output(query);
+        let sums = self.log_sums(query, seq);
+        let splits = if drops {
+            1
+        } else {
+            self.0.profile.card.flash_splits(batch * heads, seq, width)
+        };
+        // Each part of the keys has sums and an output of its own.
+        let parts = (splits > 1).then(|| {
+            let rows = [splits, batch, heads, seq];
+            let sums = self.tensor(&rows, DType::F32, "attention");
+            let mut rows = rows.to_vec();
+            rows.push(width.next_multiple_of(32));
+            (sums, self.tensor(&rows, DType::F32, "attention"))
+        });
+        let mut random = self.bytes_tensor(16, "attention");
+        let unused = self.bytes_tensor(8, "attention");
+        if drops {
+            random = self.bytes_tensor(16, "attention");
+        }
+        if let Some((sums, out)) = parts {
+            drop(sums);
+            drop(out);
+        }
+        let rest = vec![Some(sums), Some(out.clone()), Some(random), Some(unused)];
+        (out, Kind::FlashAttention, rest)
+    }
+
+    /// ATen, cudnn/MHA.cpp; as traced
+    fn cudnn_attention(&self, query: &Tensor) -> Fused {
+        let seed = self.tensor(&[], DType::I64, "attention");
+        let offset = self.tensor(&[], DType::I64, "attention");
+        let out = self.attention_output(query);
+        let records = self.0.records.get();
+        let sums = records.then(|| self.log_sums(query, query.dims()[2]));
+        drop(self.bytes(256, "attention workspace"));
+        let rest = if self.keeps() {
+            vec![sums, Some(out.clone()), Some(offset), Some(seed)]
+        } else {
+            vec![Some(out.clone()), sums, Some(seed), Some(offset)]
+        };
+        (out, Kind::CudnnAttention, rest)
     }
 
     fn merge_heads(&self, x: &Tensor) -> Tensor {

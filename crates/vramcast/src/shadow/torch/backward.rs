@@ -2,7 +2,8 @@
 //! order of gradients is that of torch's derivatives.yaml).
 
 use super::autograd::Node;
-use super::layout::Layout;
+use super::kernels::Blocks;
+use super::layout::{Layout, elements};
 use super::tensor::{Device, Tensor};
 use crate::dtype::DType;
 
@@ -31,6 +32,7 @@ pub(super) enum Kind {
     Square,
     Mean,
     EfficientAttention,
+    FlashAttention,
     CudnnAttention,
 }
 
@@ -96,10 +98,9 @@ pub(super) fn apply(device: &Device, node: &Node, grad: &Tensor) -> Vec<Option<T
             let second = product(1);
             vec![product(0), second]
         }
-        Kind::LayerNorm => (0..3)
-            .map(|i| needs(i).then(|| of_input(i, "native_layer_norm_backward")))
-            .collect(),
+        Kind::LayerNorm => layer_norm(device, node, grad),
         Kind::EfficientAttention => efficient_attention(device, node, grad),
+        Kind::FlashAttention => flash_attention(device, node, grad),
         Kind::CudnnAttention => cudnn_attention(device, node, grad),
     }
 }
@@ -120,29 +121,42 @@ fn efficient_attention(device: &Device, node: &Node, grad: &Tensor) -> Vec<Optio
     let [batch, heads, seq, width] = node.inputs[0].dims[..] else {
         return gradients;
     };
-    let product = device.tensor(&node.inputs[0].dims, DType::F32, "mul");
-    let sum = device.tensor(&[batch, seq, heads], DType::F32, "sum");
-    let delta = if heads > 1 && seq > 1 {
-        let delta = device.tensor(&[batch, heads, seq], DType::F32, "delta");
-        drop(sum);
+    let delta = if grad.dtype() == DType::F32 {
+        let product = device.tensor(&node.inputs[0].dims, DType::F32, "mul");
+        let sum = device.tensor(&[batch, seq, heads], DType::F32, "sum");
+        let delta = if heads > 1 && seq > 1 {
+            let delta = device.tensor(&[batch, heads, seq], DType::F32, "delta");
+            drop(sum);
+            delta
+        } else {
+            sum
+        };
+        drop(product);
         delta
     } else {
-        sum
+        // The kernel itself computes it.
+        device.tensor(&[batch, heads, seq], DType::F32, "delta")
     };
-    drop(product);
-    let padded_width = width.next_multiple_of(64).next_power_of_two();
-    let rows = if width <= 128 { 64 } else { 32 };
-    let padded_seq = seq.next_multiple_of(64);
-    let head = padded_seq
-        .saturating_mul(padded_width)
-        .saturating_mul(4)
-        .saturating_add(16 * padded_seq / rows);
-    let workspace = device.bytes(
-        head.saturating_mul(batch).saturating_mul(heads),
-        "attention workspace",
-    );
+    let blocks = Blocks::new(device.0.profile.card, grad.dtype(), width);
+    let workspace = blocks.workspace(batch.saturating_mul(heads), seq, width);
+    let workspace = device.bytes(workspace, "attention workspace");
     drop(delta);
     drop(workspace);
+    gradients
+}
+
+/// ATen, transformers/cuda/flash_attn/flash_api.cpp, `mha_bwd`; as traced
+fn flash_attention(device: &Device, node: &Node, grad: &Tensor) -> Vec<Option<Tensor>> {
+    let gradients = attention_gradients(device, node, grad.dtype());
+    let [batch, heads, seq, width] = node.inputs[0].dims[..] else {
+        return gradients;
+    };
+    let rows = seq.next_multiple_of(128);
+    let sums = device.tensor(&[batch, heads, rows], DType::F32, "attention_backward");
+    let wide = [batch, rows, heads, width.next_multiple_of(32)];
+    let query = device.tensor(&wide, DType::F32, "attention_backward");
+    drop(query);
+    drop(sums);
     gradients
 }
 
@@ -161,6 +175,38 @@ fn cudnn_attention(device: &Device, node: &Node, grad: &Tensor) -> Vec<Option<Te
         .saturating_add(rows)
         .saturating_add(256);
     drop(device.bytes(workspace, "attention workspace"));
+    gradients
+}
+
+/// Rows beyond which the gradients of a layer norm's weight and bias are summed in parts (ATen,
+/// cuda/layer_norm_kernel.cu, `LaunchGammaBetaBackwardCUDAKernel`).
+const LAYER_NORM_ROWS: u64 = 65_536;
+
+fn layer_norm(device: &Device, node: &Node, grad: &Tensor) -> Vec<Option<Tensor>> {
+    let gradient = |i: usize| {
+        let input = &node.inputs[i];
+        input.edge?;
+        Some(device.tensor(&input.dims, grad.dtype(), "native_layer_norm_backward"))
+    };
+    let mut gradients: Vec<Option<Tensor>> = (0..3).map(gradient).collect();
+    let width = node.inputs[1].dims[0];
+    let rows = elements(&node.inputs[0].dims) / width.max(1);
+    let busy = width / 32 < device.0.profile.card.multiprocessors / 2;
+    if rows > LAYER_NORM_ROWS && busy {
+        let parts = (32_768 / width.div_ceil(32)).min(rows.div_ceil(32));
+        let parts_of = |gradient: &Option<Tensor>| {
+            let dtype = gradient.as_ref()?.dtype();
+            Some(device.tensor(&[parts, width], dtype, "native_layer_norm_backward"))
+        };
+        let (weight, bias) = (parts_of(&gradients[1]), parts_of(&gradients[2]));
+        for (gradient, parts) in gradients[1..].iter_mut().zip([&weight, &bias]) {
+            let Some(parts) = parts else { continue };
+            let sum = device.sum_to(parts, &[width]);
+            *gradient = Some(sum);
+        }
+        drop(bias);
+        drop(weight);
+    }
     gradients
 }
 
@@ -183,9 +229,9 @@ fn embedding(device: &Device, node: &Node, grad: &Tensor) -> Tensor {
     let sorted = ids(n);
     let origins = ids(n);
     let range = ids(n);
-    // Twice the keys, and cub's own, whose tiles are of 4,608 keys.
+    // Twice the keys, and cub's own for each tile.
     let keys = (8 * n).next_multiple_of(256);
-    let sort = 2 * keys + 16_895 + 1024 * n.div_ceil(4608);
+    let sort = 2 * keys + 16_895 + 1024 * n.div_ceil(device.0.profile.card.sort_tile());
     drop(device.bytes(sort, "radix sort"));
     drop(range);
     let out = device.tensor(table, grad.dtype(), "embedding_dense_backward");

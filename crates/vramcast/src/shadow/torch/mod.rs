@@ -6,19 +6,21 @@
 //! names the source file of PyTorch that explains a rule where one is known.
 //!
 //! Limits. Every tensor of the models here is contiguous where element-wise operations meet it, so
-//! that results keep the strides of their inputs is not followed. Layer norms of more than 32,768
-//! rows and masks of 131,072 elements and more may make staging buffers that were never measured.
-//! Fused attention is that of an H200; other cards choose other kernels.
+//! that results keep the strides of their inputs is not followed. Masks of 131,072 elements
+//! and more may make staging buffers that were never measured.
 
 mod attention;
 mod autograd;
 mod backward;
+mod kernels;
 mod layout;
 mod ops;
 mod optimizer;
 mod process;
+mod profile;
 mod reduction;
 mod tensor;
+mod trace;
 
 use crate::backend::{Activation, Attended, Backend, Heads, Init, LayerNorm, Linear};
 use crate::bytes::TooLarge;
@@ -28,6 +30,8 @@ use crate::models::{self, Inputs};
 use crate::timeline::{Category, Phase, Scope, Timeline};
 use crate::workload::{Attention, Loop, Mode, Optimizer, Placement, Precision, Task, Workload};
 pub use process::Process;
+pub use profile::{BUILDS, Build, Card, Profile};
+pub use trace::difference;
 
 use backward::Kind;
 use layout::Layout;
@@ -35,29 +39,6 @@ use std::cell::RefCell;
 use std::convert::Infallible;
 use std::rc::Rc;
 use tensor::{Device, Tensor};
-
-/// The version of PyTorch whose allocations are followed.
-pub const VERSION: &str = "2.11.0";
-
-/// What PyTorch's allocations depend on in a card.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Card {
-    /// Streaming multiprocessors.
-    pub multiprocessors: u64,
-    /// Threads that one of them can hold.
-    pub threads_per_multiprocessor: u64,
-    /// Bytes of a cuBLAS workspace.
-    pub cublas_workspace: u64,
-}
-
-impl Card {
-    /// NVIDIA H200 (as traced).
-    pub const H200: Self = Self {
-        multiprocessors: 132,
-        threads_per_multiprocessor: 2048,
-        cublas_workspace: 32 << 20,
-    };
-}
 
 /// What a run leaves.
 #[derive(Clone, Debug)]
@@ -87,7 +68,7 @@ pub enum RunError {
 pub fn run(
     config: &ModelConfig,
     workload: &Workload,
-    card: Card,
+    profile: Profile,
     process: Process,
     steps: u32,
 ) -> Result<Run, RunError> {
@@ -101,16 +82,16 @@ pub fn run(
     if tokens.is_none_or(|tokens| tokens > u64::from(u32::MAX)) {
         return Err(TooLarge.into());
     }
-    check_head(config, workload)?;
+    check_head(config, workload, dtype, &profile)?;
     check_levers(workload)?;
-    let device = Device::new(card, workload.mode == Mode::Train);
+    let device = Device::new(profile, workload.mode == Mode::Train);
     let shadow = Shadow {
         device: device.clone(),
         workload: Rc::new(workload.clone()),
         dtype,
         parameters: Rc::default(),
     };
-    let held = device.hold(process, workload.placement, dtype);
+    let held = device.hold(process, workload.placement);
     let ran = shadow.run(config, steps);
     drop(held);
     match ran {
@@ -122,18 +103,21 @@ pub fn run(
     }
 }
 
-/// Refuses heads for which torch would choose another attention kernel than those that are followed
-/// (as traced).
-fn check_head(config: &ModelConfig, workload: &Workload) -> Result<(), RunError> {
+/// Refuses attention that torch would compute in matrix products of its own, which are not followed.
+fn check_head(
+    config: &ModelConfig,
+    workload: &Workload,
+    dtype: DType,
+    profile: &Profile,
+) -> Result<(), RunError> {
     let ModelConfig::Bert(config) = config;
     let width = config.hidden_size / config.num_attention_heads;
-    let unit = match workload.precision {
-        Precision::Fp32 => 4,
-        Precision::Bf16 | Precision::Fp16 | Precision::AmpBf16 | Precision::AmpFp16 => 8,
-    };
-    if workload.attention == Attention::Sdpa && (!width.is_multiple_of(unit) || width > 256) {
+    let dtype = autocast(workload.precision).unwrap_or(dtype);
+    let masked = workload.padding && workload.batch > 1;
+    if workload.attention == Attention::Sdpa && profile.attention(dtype, width, masked).is_none() {
         return Err(RunError::NotFollowed(
-            "fused attention of heads of this width; use --attention eager",
+            "scaled_dot_product_attention in this precision and width of heads on this card, where \
+             no fused kernel serves; use --attention eager",
         ));
     }
     Ok(())
@@ -507,7 +491,7 @@ impl Backend for Shadow {
         let device = self.begin();
         Ok(match self.workload.attention {
             Attention::Eager => device.eager_attention(heads, mask.as_ref(), self.drops(dropout)),
-            Attention::Sdpa => device.fused_attention(heads, mask.as_ref()),
+            Attention::Sdpa => device.fused_attention(heads, mask.as_ref(), self.drops(dropout)),
         })
     }
 
@@ -576,7 +560,7 @@ mod tests {
     fn every_step_but_the_first_does_the_same() {
         for workload in workloads() {
             let live_after = |steps| {
-                let run = run(&tiny(), &workload, Card::H200, Process::Fresh, steps).unwrap();
+                let run = run(&tiny(), &workload, Profile::TRACED, Process::Fresh, steps).unwrap();
                 let last = run.timeline.events.len() - 1;
                 run.timeline.live_at(last).iter().sum::<u64>()
             };
@@ -594,7 +578,7 @@ mod tests {
             1 << 40,
             1 << 40,
         );
-        let error = run(&tiny(), &workload, Card::H200, Process::Fresh, 1).unwrap_err();
+        let error = run(&tiny(), &workload, Profile::TRACED, Process::Fresh, 1).unwrap_err();
         assert_eq!(error, RunError::TooLarge(TooLarge));
     }
 }

@@ -95,7 +95,7 @@ impl Device {
         let out = self.tensor(dims, x.dtype(), "sum");
         let columns = out.elements();
         let rows = x.elements() / columns.max(1);
-        if let Some((partial, counters)) = reduction::staging(&self.0.card, rows, columns) {
+        if let Some((partial, counters)) = reduction::staging(self.0.profile.card, rows, columns) {
             let partial = self.bytes(partial, "sum");
             let counters = self.bytes(counters, "sum");
             drop((counters, partial));

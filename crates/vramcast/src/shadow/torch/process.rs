@@ -30,7 +30,7 @@ impl Process {
     /// The process that holds so many allocated bytes (`base_allocated` of a record); `None` if no
     /// known one does.
     pub fn holding(bytes: u64, card: Card) -> Option<Self> {
-        let trained = 2 * card.cublas_workspace + LT_WORKSPACE + SCALAR_BLOCK;
+        let trained = 2 * card.cublas_workspace() + LT_WORKSPACE + SCALAR_BLOCK;
         match bytes {
             0 => Some(Self::Fresh),
             _ if bytes == trained => Some(Self::Used {
@@ -55,15 +55,13 @@ impl Device {
     /// process: a scalar that transformers' audio module makes when it is imported, which lies on
     /// the device when that happens under `torch.device("cuda")`, as it does where a model is built
     /// there (as traced).
-    pub(super) fn hold(
-        &self,
-        process: Process,
-        placement: Placement,
-        dtype: DType,
-    ) -> Option<Tensor> {
+    pub(super) fn hold(&self, process: Process, placement: Placement) -> Option<Tensor> {
         let tape = &self.0.tape;
-        let scalar =
-            || tape.with_category(Category::Workspaces, || self.tensor(&[], dtype, "import"));
+        let scalar = || {
+            tape.with_category(Category::Workspaces, || {
+                self.tensor(&[], DType::F32, "import")
+            })
+        };
         let Process::Used { checkpointed } = process else {
             return (placement == Placement::OnDevice).then(scalar);
         };

@@ -5,7 +5,7 @@ use super::Card;
 
 /// Bytes of the two buffers that a sum of `[rows, columns]` over its rows makes beside its output,
 /// where several blocks share one output.
-pub(super) fn staging(card: &Card, rows: u64, columns: u64) -> Option<(u64, u64)> {
+pub(super) fn staging(card: Card, rows: u64, columns: u64) -> Option<(u64, u64)> {
     /// Sums are accumulated in single precision.
     const ACCUMULATOR: u64 = 4;
     let vector = [4, 2, 1].into_iter().find(|v| columns.is_multiple_of(*v))?;
@@ -45,8 +45,8 @@ mod tests {
     #[test]
     fn the_documented_examples_come_out() {
         let h200 = Card::H200;
-        assert_eq!(staging(&h200, 1024, 768), Some((6_291_456, 24)));
-        assert_eq!(staging(&h200, 1024, 3072), Some((25_165_824, 96)));
-        assert_eq!(staging(&h200, 8, 768), None);
+        assert_eq!(staging(h200, 1024, 768), Some((6_291_456, 24)));
+        assert_eq!(staging(h200, 1024, 3072), Some((25_165_824, 96)));
+        assert_eq!(staging(h200, 8, 768), None);
     }
 }

@@ -1,10 +1,10 @@
 //! Tensors without values: shared storages that free themselves, views of them, and the edge into
 //! the graph.
 
-use super::Card;
 use super::autograd::{Edge, Graph, Saving};
 use super::layout::{Dims, Layout, elements};
 use super::process::LT_WORKSPACE;
+use super::profile::Profile;
 use crate::dtype::DType;
 use crate::shadow::Tape;
 use crate::timeline::{Category, Work};
@@ -18,7 +18,7 @@ pub(super) struct Device(pub(super) Rc<State>);
 
 pub(super) struct State {
     pub(super) tape: Tape,
-    pub(super) card: Card,
+    pub(super) profile: Profile,
     pub(super) graph: RefCell<Graph>,
     /// Whether operations are recorded for a backward pass.
     pub(super) records: Cell<bool>,
@@ -68,10 +68,10 @@ struct Value {
 }
 
 impl Device {
-    pub(super) fn new(card: Card, records: bool) -> Self {
+    pub(super) fn new(profile: Profile, records: bool) -> Self {
         Self(Rc::new(State {
             tape: Tape::default(),
-            card,
+            profile,
             graph: RefCell::default(),
             records: Cell::new(records),
             saving: Cell::new(Saving::Keep),
@@ -85,6 +85,11 @@ impl Device {
 
     pub(super) fn bytes(&self, bytes: u64, op: &'static str) -> Storage {
         self.storage(self.0.tape.alloc(bytes, 8, op, Work::InOrder(bytes)))
+    }
+
+    /// So many bytes that nothing reads.
+    pub(super) fn bytes_tensor(&self, bytes: u64, op: &'static str) -> Tensor {
+        self.tensor(&[bytes], DType::U8, op)
     }
 
     /// A fresh contiguous tensor.
@@ -133,7 +138,7 @@ impl Device {
         };
         take(
             &of_thread.cublas,
-            self.0.card.cublas_workspace,
+            self.0.profile.card.cublas_workspace(),
             "cublas workspace",
         );
         if with_bias {
