@@ -4,14 +4,14 @@
 use crate::records::write_file;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
-use vramcast::accuracy::{Accuracy, Compared, Figure};
+use vramcast::accuracy::{Accuracy, Figure, measures};
 use vramcast::bytes::Bytes;
 use vramcast::compare::Entry;
 use vramcast::config::ModelConfig;
 use vramcast::gpu::{self, Gpu};
 use vramcast::predict::{Prediction, Question, predict};
 use vramcast::timeline::Timeline;
-use vramcast::workload::Workload;
+use vramcast::workload::{Runtime, Workload};
 use vramcast_chart::{
     Capacity, Component, Components, LiveBytes, Peaks, Scene, Series, Suite, SuitePoint,
 };
@@ -158,18 +158,14 @@ pub(crate) fn peaks(
     }
 }
 
-/// How to find a figure in a row.
-type Find = fn(&Compared) -> Option<Figure>;
-
-/// Predicted against measured over a whole suite, one chart a figure.
-pub(crate) fn suite(title: &str, accuracy: &Accuracy) -> Vec<Chart> {
-    let figures: [(&str, &str, Find); 3] = [
-        ("requested", "peak requested memory", |r| r.requested),
-        ("reserved", "peak reserved memory", |r| r.reserved),
-        ("nvml", "peak memory that NVML shows", |r| r.nvml),
-    ];
+/// Predicted against measured over a whole suite of one runtime, one chart a figure.
+pub(crate) fn suite(title: &str, runtime: Runtime, accuracy: &Accuracy) -> Vec<Chart> {
     let mut charts = Vec::new();
-    for (name, quantity, figure) in figures {
+    for measure in measures(runtime) {
+        let quantity = match measure.name {
+            "nvml" => "peak memory that NVML shows".to_owned(),
+            name => format!("peak {name} memory"),
+        };
         let points: Vec<SuitePoint> = accuracy
             .rows
             .iter()
@@ -178,7 +174,7 @@ pub(crate) fn suite(title: &str, accuracy: &Accuracy) -> Vec<Chart> {
                     predicted,
                     measured,
                     ..
-                } = figure(row)?;
+                } = (measure.of)(row)?;
                 let label = format!("{} {}", row.model, row.workload.describe());
                 Some(SuitePoint {
                     label,
@@ -191,11 +187,11 @@ pub(crate) fn suite(title: &str, accuracy: &Accuracy) -> Vec<Chart> {
         if !points.is_empty() {
             let scene = vramcast_chart::suite(&Suite {
                 title,
-                quantity,
+                quantity: &quantity,
                 points: &points,
             });
             charts.push(Chart {
-                name: name.to_owned(),
+                name: measure.name.to_owned(),
                 scene,
             });
         }

@@ -171,6 +171,45 @@ pub struct Group {
     pub nvml_in_range: usize,
 }
 
+/// A figure of a row, and of a group of rows.
+#[derive(Clone, Copy)]
+pub struct Measure {
+    /// Which of the peaks.
+    pub name: &'static str,
+    /// Of one row.
+    pub of: fn(&Compared) -> Option<Figure>,
+    /// Over a group.
+    pub over: fn(&Group) -> Option<Spread>,
+}
+
+/// What a runtime is judged by, in the order of tables and charts. candle's pool counts what was
+/// requested, PyTorch's allocator its blocks.
+pub fn measures(runtime: Runtime) -> [Measure; 3] {
+    let counted = match runtime {
+        Runtime::Candle => Measure {
+            name: "requested",
+            of: |row| row.requested,
+            over: |group| group.requested,
+        },
+        Runtime::Torch => Measure {
+            name: "allocated",
+            of: |row| row.allocated,
+            over: |group| group.allocated,
+        },
+    };
+    let reserved = Measure {
+        name: "reserved",
+        of: |row| row.reserved,
+        over: |group| group.reserved,
+    };
+    let nvml = Measure {
+        name: "nvml",
+        of: |row| row.nvml,
+        over: |group| group.nvml,
+    };
+    [counted, reserved, nvml]
+}
+
 /// How verdicts fared against what happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Confusion {

@@ -8,7 +8,7 @@ use indicatif::ProgressBar;
 use std::path::PathBuf;
 use vramcast::accuracy::{
     Accuracy, Compared, SearchedBatch, SearchedNeed, Unpredicted, compare, compare_batch,
-    compare_need, summarize,
+    compare_need, measures, summarize,
 };
 use vramcast::bytes::Bytes;
 use vramcast::config::ModelConfig;
@@ -170,21 +170,12 @@ pub(crate) fn question<'a>(record: &'a Record, config: &'a ModelConfig) -> Resul
 fn text(accuracy: &Accuracy) -> String {
     let mut rows = Vec::new();
     for group in &accuracy.summary.groups {
-        let name = |figure: &str| {
-            format!(
-                "{} {} {} {figure}",
-                group.runtime, group.mode, group.precision
-            )
-        };
-        // candle's pool counts what was requested, so that is the same figure twice.
-        let allocated = group.allocated.filter(|_| group.runtime == Runtime::Torch);
-        for (figure, spread) in [
-            ("requested", group.requested),
-            ("allocated", allocated),
-            ("reserved", group.reserved),
-            ("nvml", group.nvml),
-        ] {
-            rows.extend(spread.map(|s| output::spread(name(figure), s)));
+        for measure in measures(group.runtime) {
+            let name = format!(
+                "{} {} {} {}",
+                group.runtime, group.mode, group.precision, measure.name
+            );
+            rows.extend((measure.over)(group).map(|s| output::spread(name, s)));
         }
     }
     let header = [

@@ -127,9 +127,10 @@ impl Device {
             .0
             .profile
             .attention(query.dtype(), width, mask.is_some());
-        // Workloads without a kernel were refused before they ran.
-        let kernel = kernel.unwrap_or(Kernel::Efficient);
         let mut bias = mask.map(|mask| self.additive(mask.dims(), query.dtype()));
+        let Some(kernel) = kernel else {
+            return self.math_attention(heads, bias, drops);
+        };
         if let Some(mask) = &bias
             && kernel == Kernel::Efficient
             && !seq.is_multiple_of(8)
@@ -154,6 +155,48 @@ impl Device {
             all.flatten().collect()
         };
         let out = self.record(out, kind, &[query, key, value], saved);
+        let context = self.contiguous(&self.transpose(&out, 1, 2));
+        drop(out);
+        let context = self.merge_heads(&context);
+        drop((heads.query, heads.key, heads.value));
+        Attended {
+            context,
+            weights: None,
+        }
+    }
+
+    /// `scaled_dot_product_attention` in matrix products, in single precision (ATen,
+    /// transformers/attention.cpp, `_scaled_dot_product_attention_math`; as probed).
+    fn math_attention(
+        &self,
+        heads: Heads<Tensor>,
+        bias: Option<Tensor>,
+        drops: bool,
+    ) -> Attended<Tensor> {
+        let dtype = heads.query.dtype();
+        let query = self.to(&heads.query, DType::F32);
+        let key = self.to(&heads.key, DType::F32);
+        let value = self.to(&heads.value, DType::F32);
+        let scaled_query = self.scale(&query);
+        let scaled_key = self.scale(&self.transpose(&key, 2, 3));
+        let scores = self.matmul(&scaled_query, &scaled_key);
+        drop(scaled_key);
+        // The mask is added in place.
+        let mut weights = self.safe_softmax(&scores);
+        drop(scores);
+        if drops {
+            weights = self.dropout(&weights);
+        }
+        // Returned beside the output, and dropped by the caller.
+        let returned = self.to(&weights, dtype);
+        let product = self.matmul(&weights, &value);
+        drop(weights);
+        let out = self.to(&product, dtype);
+        drop(product);
+        drop(scaled_query);
+        drop((value, key, query));
+        drop(returned);
+        drop(bias);
         let context = self.contiguous(&self.transpose(&out, 1, 2));
         drop(out);
         let context = self.merge_heads(&context);

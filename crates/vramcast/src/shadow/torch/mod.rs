@@ -56,7 +56,7 @@ pub enum RunError {
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
     /// A way of running that is not followed.
-    #[error("PyTorch is not predicted with {0} so far")]
+    #[error("PyTorch is not predicted so far with {0}")]
     NotFollowed(&'static str),
 }
 
@@ -103,7 +103,7 @@ pub fn run(
     }
 }
 
-/// Refuses attention that torch would compute in matrix products of its own, which are not followed.
+/// Refuses what FlashAttention would pad first: heads of a width that is no multiple of 8.
 fn check_head(
     config: &ModelConfig,
     workload: &Workload,
@@ -112,12 +112,13 @@ fn check_head(
 ) -> Result<(), RunError> {
     let ModelConfig::Bert(config) = config;
     let width = config.hidden_size / config.num_attention_heads;
-    let dtype = autocast(workload.precision).unwrap_or(dtype);
+    let half = autocast(workload.precision).unwrap_or(dtype) != DType::F32;
     let masked = workload.padding && workload.batch > 1;
-    if workload.attention == Attention::Sdpa && profile.attention(dtype, width, masked).is_none() {
+    let flash = half && !masked && profile.card.compute_capability.0 >= 8;
+    if workload.attention == Attention::Sdpa && flash && !width.is_multiple_of(8) {
         return Err(RunError::NotFollowed(
-            "scaled_dot_product_attention in this precision and width of heads on this card, where \
-             no fused kernel serves; use --attention eager",
+            "fused attention in half precision for heads of a width that is no multiple of 8; use \
+             --attention eager",
         ));
     }
     Ok(())

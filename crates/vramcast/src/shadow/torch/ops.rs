@@ -13,7 +13,7 @@ impl Device {
         self.record(x.viewed(layout), kind, &[x], vec![])
     }
 
-    fn to(&self, x: &Tensor, dtype: DType) -> Tensor {
+    pub(super) fn to(&self, x: &Tensor, dtype: DType) -> Tensor {
         if x.dtype() == dtype {
             return x.clone();
         }
@@ -218,6 +218,21 @@ impl Device {
         let out = self.tensor(x.dims(), DType::F32, "softmax");
         let saved = vec![out.clone()];
         self.record(out, Kind::Softmax, &[x], saved)
+    }
+
+    /// `_safe_softmax`: rows that the mask leaves nothing of become zeros.
+    pub(super) fn safe_softmax(&self, x: &Tensor) -> Tensor {
+        let out = self.of_result(x, "_safe_softmax", Kind::Softmax);
+        let masked = self.tensor(x.dims(), DType::Bool, "_safe_softmax");
+        let mut rows = x.owned_dims();
+        if let Some(last) = rows.last_mut() {
+            *last = 1;
+        }
+        let rows = self.tensor(&rows, DType::Bool, "_safe_softmax");
+        drop(self.tensor(&[], DType::F32, "_safe_softmax"));
+        drop(rows);
+        drop(masked);
+        out
     }
 
     /// `cross_entropy` of `[.., C]` logits.

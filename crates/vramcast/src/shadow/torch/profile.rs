@@ -141,8 +141,8 @@ impl Profile {
             && matches!(self.card.compute_capability, (9 | 10, 0 | 3))
     }
 
-    /// The kernel that `scaled_dot_product_attention` chooses for heads of `width` (ATen,
-    /// transformers/cuda/sdp_utils.cpp; on an H200 as traced).
+    /// The kernel that `scaled_dot_product_attention` chooses for heads of `width`; `None` where it
+    /// falls back to matrix products (ATen, transformers/cuda/sdp_utils.cpp; on an H200 as traced).
     pub(super) fn attention(&self, dtype: DType, width: u64, masked: bool) -> Option<Kernel> {
         let (major, _) = self.card.compute_capability;
         let half = dtype != DType::F32;
@@ -151,7 +151,7 @@ impl Profile {
             (false, 8..) => 4,
             (false, _) => 1,
         };
-        if !width.is_multiple_of(unit) || width > 256 {
+        if !width.is_multiple_of(unit) {
             return None;
         }
         let widest = if self.card.compute_capability == (9, 0) {
@@ -162,7 +162,7 @@ impl Profile {
         match dtype {
             DType::F32 => Some(Kernel::Efficient),
             _ if self.prefers_cudnn() && width <= widest => Some(Kernel::Cudnn),
-            _ if major >= 8 && !masked => Some(Kernel::Flash),
+            _ if major >= 8 && !masked && width <= 256 => Some(Kernel::Flash),
             DType::Bf16 if major < 8 => None,
             _ => Some(Kernel::Efficient),
         }
