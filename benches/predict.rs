@@ -1,22 +1,27 @@
-//! How long a prediction takes: one of a large model, and a sweep.
+//! How long answers take: one prediction of a large model, a sweep, and a search, on each runtime.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
+use vramcast::bytes::Bytes;
 use vramcast::config::ModelConfig;
+use vramcast::fit::{Axis, fit};
 use vramcast::predict::{Question, predict};
 use vramcast::workload::{Mode, Runtime, Task, Workload};
 
-fn ask(model: &str, config: &ModelConfig, batch: u64, seq: u64, range: bool) -> u64 {
-    let workload = Workload::new(
-        Runtime::Candle,
+fn training(runtime: Runtime, batch: u64, seq: u64) -> Workload {
+    Workload::new(
+        runtime,
         Task::SequenceClassification,
         Mode::Train,
         batch,
         seq,
-    );
+    )
+}
+
+fn ask(config: &ModelConfig, workload: &Workload, range: bool) -> u64 {
     let prediction = predict(&Question {
         range,
-        ..Question::new(model, config, &workload)
+        ..Question::new("bench", config, workload)
     });
     prediction
         .expect("a known model and a sensible workload")
@@ -26,26 +31,37 @@ fn ask(model: &str, config: &ModelConfig, batch: u64, seq: u64, range: bool) -> 
 
 fn benches(criterion: &mut Criterion) {
     let large = ModelConfig::known("bert-large-uncased").expect("known");
-    criterion.bench_function("one bert-large training step", |b| {
-        b.iter(|| black_box(ask("bert-large-uncased", &large, 8, 512, false)));
-    });
-    criterion.bench_function("the same with its range", |b| {
-        b.iter(|| black_box(ask("bert-large-uncased", &large, 8, 512, true)));
-    });
     let base = ModelConfig::known("bert-base-uncased").expect("known");
-    let mut group = criterion.benchmark_group("sweep");
-    group.sample_size(10);
-    // A hundredth of the 10,000 points that a full sweep has.
-    group.bench_function("100 points of bert-base over batch and sequence", |b| {
-        b.iter(|| {
-            for batch in 1..=10 {
-                for step in 1..=10 {
-                    black_box(ask("bert-base-uncased", &base, 6 * batch, 51 * step, false));
-                }
-            }
+    for runtime in [Runtime::Candle, Runtime::Torch] {
+        let mut group = criterion.benchmark_group(runtime.product());
+        let workload = training(runtime, 8, 512);
+        group.bench_function("one bert-large training run", |b| {
+            b.iter(|| black_box(ask(&large, &workload, false)));
         });
-    });
-    group.finish();
+        group.bench_function("the same with its range and need", |b| {
+            b.iter(|| black_box(ask(&large, &workload, true)));
+        });
+        group.sample_size(10);
+        // A hundredth of the 10,000 points that a full sweep has.
+        group.bench_function("100 points of bert-base over batch and sequence", |b| {
+            b.iter(|| {
+                for batch in 1..=10 {
+                    for step in 1..=10 {
+                        let workload = training(runtime, 6 * batch, 51 * step);
+                        black_box(ask(&base, &workload, false));
+                    }
+                }
+            });
+        });
+        group.bench_function("the largest batch of bert-large in 24 GiB", |b| {
+            let question = Question {
+                capacity: Some(Bytes(24 << 30)),
+                ..Question::new("bench", &large, &workload)
+            };
+            b.iter(|| black_box(fit(&question, Axis::Batch).expect("a capacity").largest));
+        });
+        group.finish();
+    }
 }
 
 criterion_group!(all, benches);
