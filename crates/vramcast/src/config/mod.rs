@@ -2,6 +2,7 @@
 //! applied and every contradiction refused.
 
 pub mod bert;
+mod fields;
 mod known;
 
 pub use known::{KNOWN, Known};
