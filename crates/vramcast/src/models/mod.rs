@@ -4,6 +4,9 @@
 //! when a tensor dies; the names of parameters are the hub's.
 
 pub mod bert;
+mod encoder;
+mod masked_lm;
+mod parameters;
 
 use crate::backend::Backend;
 use crate::config::ModelConfig;
@@ -28,6 +31,29 @@ pub struct Inputs<T> {
 pub enum Model<T> {
     /// BERT with one of its heads.
     Bert(bert::Bert<T>),
+}
+
+/// The output of a head, and what the model's frame holds until the loss is computed, in the order
+/// in which it dies.
+pub type Output<B> = (<B as Backend>::Tensor, Vec<<B as Backend>::Tensor>);
+
+/// What the frame of an encoder holds while its layers run, in the order of its locals.
+pub type Frame<B> = (Option<<B as Backend>::Mask>, Option<<B as Backend>::Tensor>);
+
+/// A part of a model that there is one of.
+fn part(module: &'static str) -> Scope {
+    Scope {
+        module,
+        index: None,
+    }
+}
+
+/// One of the layers.
+fn numbered(module: &'static str, index: usize) -> Scope {
+    Scope {
+        module,
+        index: Some(index as u32),
+    }
 }
 
 /// Makes the parameters of a model.
@@ -60,16 +86,10 @@ pub fn forward<B: Backend>(
     };
     let result = match mode {
         Mode::Infer => Ok(output.clone()),
-        Mode::Train => backend.within(
-            Scope {
-                module: "loss",
-                index: None,
-            },
-            || match &inputs.labels {
-                Some(labels) => backend.cross_entropy(&output, labels),
-                None => backend.mean_square(&output),
-            },
-        ),
+        Mode::Train => backend.within(part("loss"), || match &inputs.labels {
+            Some(labels) => backend.cross_entropy(&output, labels),
+            None => backend.mean_square(&output),
+        }),
     };
     drop(held);
     drop(output);

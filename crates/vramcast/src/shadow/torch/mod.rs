@@ -19,7 +19,7 @@ mod optimizer;
 mod reduction;
 mod tensor;
 
-use crate::backend::{Activation, Attended, Backend, Heads, Init, LayerNorm, Linear};
+use crate::backend::{Activation, Attended, Backend, BiasOf, Heads, Init, LayerNorm, Linear};
 use crate::bytes::TooLarge;
 use crate::config::ModelConfig;
 use crate::dtype::DType;
@@ -360,26 +360,45 @@ impl Backend for Shadow {
     }
 
     /// The constructor makes a decoder of its own, then `tie_weights` of transformers replaces its
-    /// weight by the table and its bias by the head's, both biases padded to the vocabulary first.
+    /// weight by the table, and its bias by the head's where the head has one. The bias is padded to
+    /// the vocabulary, as it may be, each time that a parameter of the decoder is tied.
     fn tied_decoder<R>(
         &self,
         table: &Tensor,
         _: &str,
+        bias_of: BiasOf,
         transform: impl FnOnce() -> Result<R, Infallible>,
     ) -> Result<(R, Linear<Tensor>), Infallible> {
-        let place = self.parameters.borrow().len();
-        self.parameters.borrow_mut().push(None);
-        let transform = transform()?;
-        let bias_shape = &table.dims()[..1];
-        let weight = self.fresh_parameter(table.dims());
-        let own_bias = self.fresh_parameter(bias_shape);
-        let head_bias = self.fresh_parameter(bias_shape);
-        drop(weight);
-        let padded = self.fresh_parameter(bias_shape);
-        drop(own_bias);
-        drop(padded);
-        let bias = self.fresh_parameter(bias_shape);
-        drop(head_bias);
+        let keep_place = || {
+            self.parameters.borrow_mut().push(None);
+            self.parameters.borrow().len() - 1
+        };
+        let make_bias = || self.fresh_parameter(&table.dims()[..1]);
+        let (transform, place, bias) = match bias_of {
+            BiasOf::Head => {
+                let place = keep_place();
+                let transform = transform()?;
+                let weight = self.fresh_parameter(table.dims());
+                let own_bias = make_bias();
+                let head_bias = make_bias();
+                drop(weight);
+                let padded = make_bias();
+                drop(own_bias);
+                drop(padded);
+                let bias = make_bias();
+                drop(head_bias);
+                (transform, place, bias)
+            }
+            BiasOf::Decoder => {
+                let transform = transform()?;
+                let weight = self.fresh_parameter(table.dims());
+                let own_bias = make_bias();
+                drop(weight);
+                let bias = make_bias();
+                drop(own_bias);
+                (transform, keep_place(), bias)
+            }
+        };
         let bias = self.as_parameter(bias);
         self.parameters.borrow_mut()[place] = Some(bias.clone());
         let decoder = Linear {
@@ -421,12 +440,20 @@ impl Backend for Shadow {
             .checkpointed(hidden, Rc::new(again), || layer(self, hidden))
     }
 
-    /// A row gathered from the model's zeros, seen once for each sequence.
-    fn token_types(&self, ids: &Tensor, given: Option<&Tensor>, _: Option<&Tensor>) -> Made {
+    /// Gathered from the model's zeros: for each position, or a row that is seen once for each
+    /// sequence.
+    fn token_types(
+        &self,
+        ids: &Tensor,
+        positions: Option<&Tensor>,
+        given: Option<&Tensor>,
+        _: Option<&Tensor>,
+    ) -> Made {
         let device = self.begin();
-        Ok(match given {
-            Some(given) => given.clone(),
-            None => {
+        Ok(match (given, positions) {
+            (Some(given), _) => given.clone(),
+            (None, Some(positions)) => device.tensor(positions.dims(), DType::I64, "gather"),
+            (None, None) => {
                 let row = device.tensor(&[1, ids.dims()[1]], DType::I64, "gather");
                 row.viewed(row.layout().expand(ids.dims()))
             }
