@@ -190,6 +190,17 @@ pub trait Backend: Sized {
     /// The runtime's.
     fn padding_mask(&self, mask: &Self::Tensor) -> Result<Self::Mask, Self::Error>;
 
+    /// `[B, S]` ids: `[B, S]` positions from `padding + 1` on, counted without the tokens that are
+    /// `padding`, whose position is `padding`.
+    ///
+    /// # Errors
+    /// The runtime's.
+    fn padded_positions(
+        &self,
+        ids: &Self::Tensor,
+        padding: u64,
+    ) -> Result<Self::Tensor, Self::Error>;
+
     /// `[B, S, H]`: a linear layer whose output is split into heads, as attention takes it.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use crate::context::{Context, context};
 use crate::gpu::{Basis, Gpu};
 use crate::pace;
 use crate::record::SCHEMA;
-use crate::shadow::candle::{Flavour, run};
+use crate::shadow::candle::{Flavour, RunError, run};
 use crate::timeline::{Category, Phase, Timeline, highest};
 use crate::workload::{Attention, Code, Mode, Optimizer, Precision, Runtime, Task, Workload};
 use serde::{Deserialize, Serialize};
@@ -168,6 +168,15 @@ pub enum PredictError {
     /// The workload makes no sense for this model or runtime.
     #[error("{0}")]
     Workload(String),
+}
+
+impl From<RunError> for PredictError {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::TooLarge(error) => error.into(),
+            RunError::NotFollowed(_) => Self::Workload(error.to_string()),
+        }
+    }
 }
 
 /// Answers a question.

@@ -141,6 +141,18 @@ impl<C: Candle> Backend for Vocabulary<'_, C> {
         c.embedding(&positions, table)
     }
 
+    /// The running sum is a product with a triangle of ones. It is exact: single precision counts
+    /// further than any sequence is long.
+    fn padded_positions(&self, ids: &C::Tensor, padding: u64) -> Result<C::Tensor, C::Error> {
+        let c = self.begin();
+        let seq = c.dims(ids).last().copied().unwrap_or(1);
+        let tokens = c.to_f32(&c.ne(ids, padding as u32)?)?;
+        let triangle = c.ids(&[seq, seq], |i| u32::from(i / seq <= i % seq))?;
+        let numbers = c.matmul(&tokens, &c.to_f32(&triangle)?)?;
+        let numbers = c.mul(&numbers, &tokens)?;
+        c.to_u32(&c.affine(&numbers, 1.0, padding as f64)?)
+    }
+
     fn padding_mask(&self, mask: &C::Tensor) -> Result<C::Tensor, C::Error> {
         let c = self.begin();
         let mask = c.to_f32(&c.unsqueeze(&c.unsqueeze(mask, 1)?, 1)?)?;

@@ -69,6 +69,11 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Config, ConfigError> {
 }
 
 impl Config {
+    /// Width of one head of attention.
+    pub fn head_width(&self) -> u64 {
+        self.hidden_size / self.num_attention_heads
+    }
+
     fn check(&self) -> Result<(), ConfigError> {
         fields::check_heads(
             ("hidden_size", self.hidden_size),

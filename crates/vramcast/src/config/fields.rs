@@ -90,6 +90,17 @@ impl Fields<'_> {
         }
     }
 
+    /// A row of a table.
+    pub(super) fn index_or(&self, field: &'static str, default: u64) -> Result<u64, ConfigError> {
+        let Some(value) = self.get(field) else {
+            return Ok(default);
+        };
+        value.as_u64().ok_or_else(|| ConfigError::Field {
+            field,
+            problem: format!("is {value}, not a whole number"),
+        })
+    }
+
     pub(super) fn number(&self, field: &'static str, default: f64) -> Result<f64, ConfigError> {
         let Some(value) = self.get(field) else {
             return Ok(default);

@@ -4,6 +4,7 @@
 pub mod bert;
 mod fields;
 mod known;
+pub mod roberta;
 
 pub use known::{KNOWN, Known};
 
@@ -15,6 +16,8 @@ use serde_json::Value;
 pub enum ModelConfig {
     /// `model_type` "bert".
     Bert(bert::Config),
+    /// `model_type` "roberta" and "xlm-roberta".
+    Roberta(roberta::Config),
 }
 
 /// An architecture that configurations are read for.
@@ -26,10 +29,23 @@ pub struct Family {
 }
 
 /// The architectures, in the order of help texts.
-pub const FAMILIES: &[Family] = &[Family {
-    model_type: "bert",
-    resolve: bert::resolve,
-}];
+pub const FAMILIES: &[Family] = &[
+    Family {
+        model_type: "bert",
+        resolve: bert::resolve,
+    },
+    Family {
+        model_type: "roberta",
+        resolve: roberta::resolve,
+    },
+    Family {
+        model_type: "xlm-roberta",
+        resolve: roberta::resolve,
+    },
+];
+
+/// Who keeps the original models on the hub, which are known without them, too.
+const OWNERS: &[&str] = &["google-bert/", "FacebookAI/", "distilbert/"];
 
 /// Why a configuration is no model. Each text says what, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -120,8 +136,8 @@ impl ModelConfig {
     /// # Errors
     /// The nearest known names.
     pub fn known(name: &str) -> Result<Self, UnknownModel> {
-        // The hub keeps the original models under an owner of their own, too.
-        let bare = name.strip_prefix("google-bert/").unwrap_or(name);
+        let bare = OWNERS.iter().find_map(|owner| name.strip_prefix(owner));
+        let bare = bare.unwrap_or(name);
         let known = KNOWN.iter().find(|k| k.name.eq_ignore_ascii_case(bare));
         known.map(Known::config).ok_or_else(|| {
             let mut nearest: Vec<(f64, &str)> = KNOWN
@@ -150,6 +166,7 @@ impl ModelConfig {
     pub fn vocab_size(&self) -> u64 {
         match self {
             Self::Bert(config) => config.vocab_size,
+            Self::Roberta(config) => config.encoder.vocab_size,
         }
     }
 
@@ -157,6 +174,7 @@ impl ModelConfig {
     pub fn num_labels(&self) -> u64 {
         match self {
             Self::Bert(config) => config.num_labels,
+            Self::Roberta(config) => config.encoder.num_labels,
         }
     }
 
@@ -164,6 +182,15 @@ impl ModelConfig {
     pub fn max_sequence(&self) -> u64 {
         match self {
             Self::Bert(config) => config.max_position_embeddings,
+            Self::Roberta(config) => config.max_sequence(),
+        }
+    }
+
+    /// Width of one head of attention.
+    pub fn head_width(&self) -> u64 {
+        match self {
+            Self::Bert(config) => config.head_width(),
+            Self::Roberta(config) => config.encoder.head_width(),
         }
     }
 
@@ -171,6 +198,7 @@ impl ModelConfig {
     pub fn model_type(&self) -> &'static str {
         match self {
             Self::Bert(_) => "bert",
+            Self::Roberta(_) => "roberta",
         }
     }
 }

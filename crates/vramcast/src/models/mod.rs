@@ -7,6 +7,7 @@ pub mod bert;
 mod encoder;
 mod masked_lm;
 mod parameters;
+pub mod roberta;
 
 use crate::backend::Backend;
 use crate::config::ModelConfig;
@@ -31,6 +32,8 @@ pub struct Inputs<T> {
 pub enum Model<T> {
     /// BERT with one of its heads.
     Bert(bert::Bert<T>),
+    /// RoBERTa with one of its heads.
+    Roberta(roberta::Roberta<T>),
 }
 
 /// The output of a head, and what the model's frame holds until the loss is computed, in the order
@@ -67,6 +70,7 @@ pub fn build<B: Backend>(
 ) -> Result<Model<B::Tensor>, B::Error> {
     match config {
         ModelConfig::Bert(config) => bert::build(backend, config, task).map(Model::Bert),
+        ModelConfig::Roberta(config) => roberta::build(backend, config, task).map(Model::Roberta),
     }
 }
 
@@ -83,6 +87,7 @@ pub fn forward<B: Backend>(
 ) -> Result<B::Tensor, B::Error> {
     let (output, held) = match model {
         Model::Bert(model) => bert::forward(backend, model, inputs, seq)?,
+        Model::Roberta(model) => roberta::forward(backend, model, inputs)?,
     };
     let result = match mode {
         Mode::Infer => Ok(output.clone()),

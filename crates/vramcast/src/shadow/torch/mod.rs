@@ -118,8 +118,7 @@ pub fn run(
 /// Refuses heads for which torch would choose another attention kernel than those that are followed
 /// (as traced).
 fn check_head(config: &ModelConfig, workload: &Workload) -> Result<(), RunError> {
-    let ModelConfig::Bert(config) = config;
-    let width = config.hidden_size / config.num_attention_heads;
+    let width = config.head_width();
     let unit = match workload.precision {
         Precision::Fp32 => 4,
         Precision::Bf16 | Precision::Fp16 | Precision::AmpBf16 | Precision::AmpFp16 => 8,
@@ -470,6 +469,10 @@ impl Backend for Shadow {
         let out = device.tensor(&[1, seq, table.dims()[1]], table.dtype(), "embedding");
         let positions = table.viewed(Layout::contiguous(&[1, seq]));
         Ok(device.record(out, Kind::Embedding, &[table], vec![positions]))
+    }
+
+    fn padded_positions(&self, ids: &Tensor, _: u64) -> Made {
+        Ok(self.begin().padded_positions(ids))
     }
 
     fn padding_mask(&self, mask: &Tensor) -> Result<Option<Tensor>, Infallible> {
