@@ -12,7 +12,7 @@ use vramcast_candle::{Real, run_stock};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-const FAMILIES: [&str; 2] = ["bert", "roberta"];
+const FAMILIES: [&str; 3] = ["bert", "roberta", "distilbert"];
 
 /// The same sizes in the words of every family.
 struct Tiny {
@@ -49,7 +49,10 @@ impl Tiny {
                 "hidden_size": {hidden}, "num_hidden_layers": {layers},
                 "num_attention_heads": {heads}, "intermediate_size": {inner},
                 "hidden_act": "{act}", "hidden_dropout_prob": {dropout},
-                "attention_probs_dropout_prob": {dropout}}}"#
+                "attention_probs_dropout_prob": {dropout}, "dim": {hidden}, "n_layers": {layers},
+                "n_heads": {heads}, "hidden_dim": {inner}, "activation": "{act}",
+                "dropout": {dropout}, "attention_dropout": {dropout},
+                "seq_classif_dropout": {dropout}}}"#
         ))
         .unwrap()
     }

@@ -3,12 +3,14 @@
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
-use candle_transformers::models::{bert as stock_bert, xlm_roberta as stock_roberta};
+use candle_transformers::models::{
+    bert as stock_bert, distilbert as stock_distilbert, xlm_roberta as stock_roberta,
+};
 use std::collections::HashMap;
 use vramcast::backend::Activation;
 use vramcast::candle::{Candle, Vocabulary};
 use vramcast::config::ModelConfig;
-use vramcast::models::{self, Inputs, Model, bert, roberta};
+use vramcast::models::{self, Inputs, Model, bert, distilbert, roberta};
 use vramcast::timeline::Phase;
 use vramcast::workload::{Mode, Task};
 use vramcast_candle::{Observer, Real, stock_config};
@@ -28,7 +30,15 @@ const REAL: Real<Silent> = Real {
     observer: Silent,
 };
 
-const FAMILIES: [&str; 2] = ["bert", "roberta"];
+const FAMILIES: [&str; 3] = ["bert", "roberta", "distilbert"];
+
+/// Activations that candle-transformers has, by family; what its DistilBERT calls gelu is the
+/// approximation by tanh.
+const COMPARED: [(&str, &[&str]); 3] = [
+    ("bert", &["gelu", "gelu_new", "relu"]),
+    ("roberta", &["gelu", "gelu_new", "relu"]),
+    ("distilbert", &["gelu_new", "relu"]),
+];
 
 fn config(family: &str, act: &str) -> ModelConfig {
     config_dropping(family, act, 0.1)
@@ -41,7 +51,9 @@ fn config_dropping(family: &str, act: &str, p: f64) -> ModelConfig {
         r#"{{"model_type": "{family}", "vocab_size": 60, "max_position_embeddings": 24,
             "initializer_range": 0.3, "num_labels": 5, "hidden_size": 32, "num_hidden_layers": 3,
             "num_attention_heads": 4, "intermediate_size": 48, "hidden_act": "{act}",
-            "hidden_dropout_prob": {p}, "attention_probs_dropout_prob": {p}}}"#
+            "hidden_dropout_prob": {p}, "attention_probs_dropout_prob": {p}, "dim": 32,
+            "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "activation": "{act}", "dropout": {p},
+            "attention_dropout": {p}, "seq_classif_dropout": {p}}}"#
     ))
     .unwrap()
 }
@@ -101,6 +113,7 @@ fn encode(model: &Model<Tensor>) -> Tensor {
     match model {
         Model::Bert(model) => bert::encode(&vocabulary, model, &batch, SEQ).unwrap().0,
         Model::Roberta(model) => roberta::encode(&vocabulary, model, &batch).unwrap().0,
+        Model::DistilBert(model) => distilbert::encode(&vocabulary, model, &batch, SEQ).unwrap(),
     }
 }
 
@@ -132,6 +145,33 @@ fn stock_roberta_config(config: &vramcast::config::roberta::Config) -> stock_rob
     }
 }
 
+fn stock_distilbert_config(
+    config: &vramcast::config::distilbert::Config,
+) -> stock_distilbert::Config {
+    let activation = match config.activation {
+        Activation::GeluTanh => "gelu",
+        Activation::Relu => "relu",
+        Activation::Gelu | Activation::Tanh => unreachable!("not compared"),
+    };
+    // Its fields are private.
+    let json = serde_json::json!({
+        "vocab_size": config.vocab_size, "dim": config.dim, "n_layers": config.n_layers,
+        "n_heads": config.n_heads, "hidden_dim": config.hidden_dim, "activation": activation,
+        "max_position_embeddings": config.max_position_embeddings,
+        "initializer_range": config.initializer_range, "pad_token_id": 0,
+    });
+    serde_json::from_value(json).unwrap()
+}
+
+/// `[B, 1, 1, S]`, ones where their DistilBERT must not look.
+fn masked_out() -> Tensor {
+    let masked = REAL.ids(&[BATCH, SEQ], |i| u32::from(is_padding(i)));
+    masked
+        .unwrap()
+        .reshape((BATCH as usize, 1, 1, SEQ as usize))
+        .unwrap()
+}
+
 /// The output of the last layer of their model.
 fn encode_stock(config: &ModelConfig, weights: HashMap<String, Tensor>) -> Tensor {
     let batch = inputs(None);
@@ -146,6 +186,10 @@ fn encode_stock(config: &ModelConfig, weights: HashMap<String, Tensor>) -> Tenso
         ModelConfig::Roberta(config) => {
             stock_roberta::XLMRobertaModel::new(&stock_roberta_config(config), vb)
                 .and_then(|model| model.forward(ids, mask, types, None, None, None))
+        }
+        ModelConfig::DistilBert(config) => {
+            stock_distilbert::DistilBertModel::load(vb, &stock_distilbert_config(config))
+                .and_then(|model| model.forward(ids, &masked_out()))
         }
     };
     output.unwrap()
@@ -173,6 +217,11 @@ fn masked_lm_stock(config: &ModelConfig, mut weights: HashMap<String, Tensor>) -
             stock_roberta::XLMRobertaForMaskedLM::new(&config, builder(weights))
                 .and_then(|model| model.forward(ids, mask, types, None, None, None))
         }
+        ModelConfig::DistilBert(config) => {
+            let config = stock_distilbert_config(config);
+            stock_distilbert::DistilBertForMaskedLM::load(builder(weights), &config)
+                .and_then(|model| model.forward(ids, &masked_out()))
+        }
     };
     output.unwrap()
 }
@@ -185,8 +234,8 @@ fn check(ours: &Tensor, theirs: &Tensor, case: &str) {
 
 #[test]
 fn the_encoder_computes_what_candle_transformers_computes() {
-    for family in FAMILIES {
-        for act in ["gelu", "gelu_new", "relu"] {
+    for (family, acts) in COMPARED {
+        for act in acts {
             let config = config(family, act);
             let (model, weights) = ours(&config, Task::Base);
             let theirs = encode_stock(&config, weights);
@@ -197,11 +246,17 @@ fn the_encoder_computes_what_candle_transformers_computes() {
 
 #[test]
 fn the_masked_language_model_computes_what_candle_transformers_computes() {
-    for family in FAMILIES {
-        let config = config(family, "gelu");
-        let (model, weights) = ours(&config, Task::MaskedLm);
-        let theirs = masked_lm_stock(&config, weights);
-        check(&forward(&config, &model), &theirs, family);
+    for (family, acts) in COMPARED {
+        for act in acts {
+            let config = config(family, act);
+            let (model, weights) = ours(&config, Task::MaskedLm);
+            let theirs = masked_lm_stock(&config, weights);
+            check(
+                &forward(&config, &model),
+                &theirs,
+                &format!("{family} {act}"),
+            );
+        }
     }
 }
 

@@ -63,7 +63,7 @@ pub enum BiasOf {
 }
 
 /// Queries, keys and values of one attention, as [`Backend::project`] gave them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Heads<T> {
     /// Queries.
     pub query: T,

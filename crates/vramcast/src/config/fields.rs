@@ -61,6 +61,7 @@ impl Fields<'_> {
             _ => Ok(()),
         };
         plain("position_embedding_type", &["absolute".into()])?;
+        plain("sinusoidal_pos_embds", &[false.into()])?;
         plain("is_decoder", &[false.into()])?;
         plain("add_cross_attention", &[false.into()])?;
         plain("tie_word_embeddings", &[true.into()])?;

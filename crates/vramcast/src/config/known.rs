@@ -1,6 +1,6 @@
 //! Models known by name, with the sizes that their `config.json` on the hub has.
 
-use super::{ModelConfig, bert, roberta};
+use super::{ModelConfig, bert, distilbert, roberta};
 use crate::backend::Activation;
 
 /// A published model. Everything that is not a field has its family's default.
@@ -50,6 +50,34 @@ impl Known {
             },
             pad_token_id: 1,
         }
+    }
+
+    fn as_distilbert(&self) -> distilbert::Config {
+        distilbert::Config {
+            vocab_size: self.vocab,
+            dim: self.hidden,
+            n_layers: self.layers,
+            n_heads: self.heads,
+            hidden_dim: 4 * self.hidden,
+            activation: Activation::Gelu,
+            dropout: 0.1,
+            attention_dropout: 0.1,
+            seq_classif_dropout: 0.2,
+            max_position_embeddings: 512,
+            initializer_range: 0.02,
+            num_labels: 2,
+        }
+    }
+}
+
+const fn distilbert(name: &'static str, vocab: u64) -> Known {
+    Known {
+        name,
+        vocab,
+        hidden: 768,
+        layers: 6,
+        heads: 12,
+        resolve: |known| ModelConfig::DistilBert(known.as_distilbert()),
     }
 }
 
@@ -108,6 +136,9 @@ pub const KNOWN: &[Known] = &[
     roberta("distilroberta-base", 50_265, 768, 6),
     roberta("xlm-roberta-base", 250_002, 768, 12),
     roberta("xlm-roberta-large", 250_002, 1024, 24),
+    distilbert("distilbert-base-uncased", 30_522),
+    distilbert("distilbert-base-cased", 28_996),
+    distilbert("distilbert-base-multilingual-cased", 119_547),
     // The small models of Turc et al. 2019 (arXiv:1908.08962): every depth with every width.
     miniature("google/bert_uncased_L-2_H-128_A-2", 2, 128),
     miniature("google/bert_uncased_L-2_H-256_A-4", 2, 256),

@@ -2,6 +2,7 @@
 //! applied and every contradiction refused.
 
 pub mod bert;
+pub mod distilbert;
 mod fields;
 mod known;
 pub mod roberta;
@@ -18,6 +19,8 @@ pub enum ModelConfig {
     Bert(bert::Config),
     /// `model_type` "roberta" and "xlm-roberta".
     Roberta(roberta::Config),
+    /// `model_type` "distilbert".
+    DistilBert(distilbert::Config),
 }
 
 /// An architecture that configurations are read for.
@@ -41,6 +44,10 @@ pub const FAMILIES: &[Family] = &[
     Family {
         model_type: "xlm-roberta",
         resolve: roberta::resolve,
+    },
+    Family {
+        model_type: "distilbert",
+        resolve: distilbert::resolve,
     },
 ];
 
@@ -167,6 +174,7 @@ impl ModelConfig {
         match self {
             Self::Bert(config) => config.vocab_size,
             Self::Roberta(config) => config.encoder.vocab_size,
+            Self::DistilBert(config) => config.vocab_size,
         }
     }
 
@@ -175,6 +183,7 @@ impl ModelConfig {
         match self {
             Self::Bert(config) => config.num_labels,
             Self::Roberta(config) => config.encoder.num_labels,
+            Self::DistilBert(config) => config.num_labels,
         }
     }
 
@@ -183,6 +192,7 @@ impl ModelConfig {
         match self {
             Self::Bert(config) => config.max_position_embeddings,
             Self::Roberta(config) => config.max_sequence(),
+            Self::DistilBert(config) => config.max_position_embeddings,
         }
     }
 
@@ -191,6 +201,7 @@ impl ModelConfig {
         match self {
             Self::Bert(config) => config.head_width(),
             Self::Roberta(config) => config.encoder.head_width(),
+            Self::DistilBert(config) => config.dim / config.n_heads,
         }
     }
 
@@ -199,6 +210,15 @@ impl ModelConfig {
         match self {
             Self::Bert(_) => "bert",
             Self::Roberta(_) => "roberta",
+            Self::DistilBert(_) => "distilbert",
+        }
+    }
+
+    /// Whether a batch has token types.
+    pub fn has_token_types(&self) -> bool {
+        match self {
+            Self::Bert(_) | Self::Roberta(_) => true,
+            Self::DistilBert(_) => false,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! when a tensor dies; the names of parameters are the hub's.
 
 pub mod bert;
+pub mod distilbert;
 mod encoder;
 mod masked_lm;
 mod parameters;
@@ -34,6 +35,8 @@ pub enum Model<T> {
     Bert(bert::Bert<T>),
     /// RoBERTa with one of its heads.
     Roberta(roberta::Roberta<T>),
+    /// DistilBERT with one of its heads.
+    DistilBert(distilbert::DistilBert<T>),
 }
 
 /// The output of a head, and what the model's frame holds until the loss is computed, in the order
@@ -71,6 +74,9 @@ pub fn build<B: Backend>(
     match config {
         ModelConfig::Bert(config) => bert::build(backend, config, task).map(Model::Bert),
         ModelConfig::Roberta(config) => roberta::build(backend, config, task).map(Model::Roberta),
+        ModelConfig::DistilBert(config) => {
+            distilbert::build(backend, config, task).map(Model::DistilBert)
+        }
     }
 }
 
@@ -88,6 +94,7 @@ pub fn forward<B: Backend>(
     let (output, held) = match model {
         Model::Bert(model) => bert::forward(backend, model, inputs, seq)?,
         Model::Roberta(model) => roberta::forward(backend, model, inputs)?,
+        Model::DistilBert(model) => distilbert::forward(backend, model, inputs, seq)?,
     };
     let result = match mode {
         Mode::Infer => Ok(output.clone()),

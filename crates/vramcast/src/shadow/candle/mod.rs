@@ -72,7 +72,9 @@ pub fn run(
             ModelConfig::Bert(config) => {
                 stock_bert::run(&shadow.0, config, workload.batch, workload.seq, steps)
             }
-            ModelConfig::Roberta(_) => return Err(RunError::NotFollowed(config.model_type())),
+            ModelConfig::Roberta(_) | ModelConfig::DistilBert(_) => {
+                return Err(RunError::NotFollowed(config.model_type()));
+            }
         },
     };
     Ok((shadow.0.tape().finish()?, outcome))

@@ -553,11 +553,16 @@ mod tests {
     use crate::workload::Runtime;
     use strum::VariantNames;
 
-    fn tiny() -> ModelConfig {
-        ModelConfig::from_json(
-            r#"{"model_type": "bert", "vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2,
-                "num_attention_heads": 4, "intermediate_size": 48, "max_position_embeddings": 24}"#,
-        )
+    const FAMILIES: [&str; 3] = ["bert", "roberta", "distilbert"];
+
+    /// The same sizes in the words of every family.
+    fn tiny(family: &str) -> ModelConfig {
+        ModelConfig::from_json(&format!(
+            r#"{{"model_type": "{family}", "vocab_size": 60, "max_position_embeddings": 24,
+                "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+                "intermediate_size": 48, "dim": 32, "n_layers": 2, "n_heads": 4,
+                "hidden_dim": 48}}"#
+        ))
         .unwrap()
     }
 
@@ -597,14 +602,16 @@ mod tests {
 
     #[test]
     fn every_step_but_the_first_does_the_same() {
-        for workload in workloads() {
-            let live_after = |steps| {
-                let run = run(&tiny(), &workload, Card::H200, steps).unwrap();
-                let last = run.timeline.events.len() - 1;
-                run.timeline.live_at(last).iter().sum::<u64>()
-            };
-            let (second, third) = (live_after(2), live_after(3));
-            assert_eq!(second, third, "{}", workload.describe());
+        for family in FAMILIES {
+            for workload in workloads() {
+                let live_after = |steps| {
+                    let run = run(&tiny(family), &workload, Card::H200, steps).unwrap();
+                    let last = run.timeline.events.len() - 1;
+                    run.timeline.live_at(last).iter().sum::<u64>()
+                };
+                let (second, third) = (live_after(2), live_after(3));
+                assert_eq!(second, third, "{family} {}", workload.describe());
+            }
         }
     }
 
@@ -617,7 +624,7 @@ mod tests {
             1 << 40,
             1 << 40,
         );
-        let error = run(&tiny(), &workload, Card::H200, 1).unwrap_err();
+        let error = run(&tiny("bert"), &workload, Card::H200, 1).unwrap_err();
         assert_eq!(error, RunError::TooLarge(TooLarge));
     }
 }
