@@ -4,21 +4,20 @@
 //! Source of the structure: `modeling_bert.py` of transformers 5. The decoder of the masked
 //! language model is the word embedding table itself, as there.
 
-use super::encoder::{self, Layer, pool};
+use super::encoder::{self, Layers, pool};
 use super::masked_lm::{self, MaskedLm};
 use super::parameters::Maker;
 use super::{Frame, Inputs, Output, part};
 use crate::backend::{Backend, BiasOf, LayerNorm, Linear};
 use crate::config::bert::Config;
 use crate::workload::Task;
-use std::rc::Rc;
 
 /// A built BERT.
 #[derive(Debug)]
 pub struct Bert<T> {
     config: Config,
     embeddings: Embeddings<T>,
-    layers: Vec<Rc<Layer<T>>>,
+    layers: Layers<T>,
     head: Head<T>,
 }
 

@@ -19,6 +19,9 @@ pub(super) struct Layer<T> {
     output_norm: LayerNorm<T>,
 }
 
+/// All of them, each shared with the backward pass, which may run it again.
+pub(super) type Layers<T> = Vec<Rc<Layer<T>>>;
+
 /// What the encoder calls a layer.
 const LAYER: &str = "encoder.layer";
 
@@ -27,7 +30,7 @@ pub(super) fn build<B: Backend>(
     make: &Maker<'_, B>,
     config: &Config,
     encoder: &str,
-) -> Result<Vec<Rc<Layer<B::Tensor>>>, B::Error> {
+) -> Result<Layers<B::Tensor>, B::Error> {
     let layers = (0..config.num_hidden_layers).map(|i| {
         make.backend.within(numbered(LAYER, i as usize), || {
             layer(make, config, &format!("{encoder}{LAYER}.{i}")).map(Rc::new)

@@ -4,21 +4,20 @@
 //! Source of the structure: `modeling_roberta.py` of transformers 5. The layers are BERT's; what
 //! differs is that positions are counted without padding, and that the classifier has no pooler.
 
-use super::encoder::{self, Layer, pool};
+use super::encoder::{self, Layers, pool};
 use super::masked_lm::{self, MaskedLm};
 use super::parameters::Maker;
 use super::{Frame, Inputs, Output, part};
 use crate::backend::{Activation, Backend, BiasOf, LayerNorm, Linear};
 use crate::config::roberta::Config;
 use crate::workload::Task;
-use std::rc::Rc;
 
 /// A built RoBERTa.
 #[derive(Debug)]
 pub struct Roberta<T> {
     config: Config,
     embeddings: Embeddings<T>,
-    layers: Vec<Rc<Layer<T>>>,
+    layers: Layers<T>,
     head: Head<T>,
 }
 
