@@ -184,12 +184,6 @@ pub trait Backend: Sized {
         seq: u64,
     ) -> Result<Self::Tensor, Self::Error>;
 
-    /// `[B, S]` of ones and zeros: what attention adds to its scores to ignore the zeros.
-    ///
-    /// # Errors
-    /// The runtime's.
-    fn padding_mask(&self, mask: &Self::Tensor) -> Result<Self::Mask, Self::Error>;
-
     /// `[B, S]` ids: `[B, S]` positions from `padding + 1` on, counted without the tokens that are
     /// `padding`, whose position is `padding`.
     ///
@@ -200,6 +194,12 @@ pub trait Backend: Sized {
         ids: &Self::Tensor,
         padding: u64,
     ) -> Result<Self::Tensor, Self::Error>;
+
+    /// `[B, S]` of ones and zeros: what attention adds to its scores to ignore the zeros.
+    ///
+    /// # Errors
+    /// The runtime's.
+    fn padding_mask(&self, mask: &Self::Tensor) -> Result<Self::Mask, Self::Error>;
 
     /// `[B, S, H]`: a linear layer whose output is split into heads, as attention takes it.
     ///

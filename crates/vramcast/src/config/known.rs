@@ -107,7 +107,7 @@ const fn miniature(name: &'static str, layers: u64, hidden: u64) -> Known {
     bert(name, 30_522, hidden, layers, hidden / 64)
 }
 
-/// The known models, largest families first.
+/// The known models, the miniatures of BERT last.
 pub const KNOWN: &[Known] = &[
     bert("bert-base-uncased", 30_522, 768, 12, 12),
     bert("bert-large-uncased", 30_522, 1024, 24, 16),

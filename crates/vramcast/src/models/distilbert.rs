@@ -7,7 +7,7 @@
 
 use super::masked_lm::{self, MaskedLm};
 use super::parameters::Maker;
-use super::{Inputs, Output, numbered, part};
+use super::{AttendedLayer, Inputs, Output, numbered, part};
 use crate::backend::{Activation, Attended, Backend, BiasOf, Heads, LayerNorm, Linear};
 use crate::config::distilbert::Config;
 use crate::workload::Task;
@@ -244,9 +244,6 @@ fn block<B: Backend>(
     drop(weights);
     Ok(normed)
 }
-
-/// Attention's result, and the weights where they are held to the end of the layer.
-type AttendedLayer<B> = (<B as Backend>::Tensor, Option<<B as Backend>::Tensor>);
 
 fn attend<B: Backend>(
     backend: &B,

@@ -1,7 +1,7 @@
 //! The layers of BERT, which RoBERTa took over.
 
 use super::parameters::Maker;
-use super::{Frame, numbered, part};
+use super::{AttendedLayer, Frame, numbered, part};
 use crate::backend::{Activation, Attended, Backend, Heads, LayerNorm, Linear};
 use crate::config::bert::Config;
 use std::rc::Rc;
@@ -86,9 +86,6 @@ pub(super) fn encode<B: Backend>(
     }
     Ok((hidden, frame))
 }
-
-/// Attention's result, and the weights where they are held to the end of the layer.
-type AttendedLayer<B> = (<B as Backend>::Tensor, Option<<B as Backend>::Tensor>);
 
 fn attend<B: Backend>(
     backend: &B,

@@ -46,6 +46,9 @@ pub type Output<B> = (<B as Backend>::Tensor, Vec<<B as Backend>::Tensor>);
 /// What the frame of an encoder holds while its layers run, in the order of its locals.
 pub type Frame<B> = (Option<<B as Backend>::Mask>, Option<<B as Backend>::Tensor>);
 
+/// Attention's result, and the weights where they are held to the end of the layer.
+type AttendedLayer<B> = (<B as Backend>::Tensor, Option<<B as Backend>::Tensor>);
+
 /// A part of a model that there is one of.
 fn part(module: &'static str) -> Scope {
     Scope {
