@@ -115,6 +115,18 @@ impl<O: Observer> Candle for Real<O> {
         x.to_dtype(DType::F32)
     }
 
+    fn to_u32(&self, x: &Tensor) -> Result<Tensor> {
+        x.to_dtype(DType::U32)
+    }
+
+    fn ne(&self, x: &Tensor, value: u32) -> Result<Tensor> {
+        x.ne(value)
+    }
+
+    fn mul(&self, x: &Tensor, y: &Tensor) -> Result<Tensor> {
+        x.mul(y)
+    }
+
     fn affine(&self, x: &Tensor, mul: f64, add: f64) -> Result<Tensor> {
         x.affine(mul, add)
     }

@@ -14,14 +14,17 @@ use vramcast::workload::Workload;
 /// Loads the stock model from plain tensors and runs `steps` forward passes.
 ///
 /// # Errors
-/// candle's.
+/// candle's, and a model that is not run so.
 pub fn run_stock<O: Observer>(
     real: &Real<O>,
     config: &ModelConfig,
     workload: &Workload,
     steps: u32,
 ) -> Result<Outcome> {
-    let ModelConfig::Bert(config) = config;
+    let ModelConfig::Bert(config) = config else {
+        let message = format!("no stock model of {} is run", config.model_type());
+        return Err(Error::Msg(message));
+    };
     real.begin(Phase::Load)?;
     let weights = weights(real, config)?;
     let outcome = Outcome {

@@ -12,15 +12,50 @@ use vramcast_candle::{Real, run_stock};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-fn tiny(vocab: u64, hidden: u64, layers: u64, heads: u64, dropout: f64, act: &str) -> ModelConfig {
-    ModelConfig::from_json(&format!(
-        r#"{{"model_type": "bert", "vocab_size": {vocab}, "hidden_size": {hidden},
-            "num_hidden_layers": {layers}, "num_attention_heads": {heads},
-            "intermediate_size": {}, "max_position_embeddings": 64, "hidden_act": "{act}",
-            "hidden_dropout_prob": {dropout}, "attention_probs_dropout_prob": {dropout}}}"#,
-        3 * hidden
-    ))
-    .unwrap()
+const FAMILIES: [&str; 3] = ["bert", "roberta", "distilbert"];
+
+/// The same sizes in the words of every family.
+struct Tiny {
+    vocab: u64,
+    hidden: u64,
+    layers: u64,
+    heads: u64,
+    dropout: f64,
+    act: &'static str,
+}
+
+const TINY: Tiny = Tiny {
+    vocab: 50,
+    hidden: 32,
+    layers: 2,
+    heads: 4,
+    dropout: 0.1,
+    act: "gelu",
+};
+
+impl Tiny {
+    fn config(&self, family: &str) -> ModelConfig {
+        let Self {
+            vocab,
+            hidden,
+            layers,
+            heads,
+            dropout,
+            act,
+        } = self;
+        let inner = 3 * hidden;
+        ModelConfig::from_json(&format!(
+            r#"{{"model_type": "{family}", "vocab_size": {vocab}, "max_position_embeddings": 66,
+                "hidden_size": {hidden}, "num_hidden_layers": {layers},
+                "num_attention_heads": {heads}, "intermediate_size": {inner},
+                "hidden_act": "{act}", "hidden_dropout_prob": {dropout},
+                "attention_probs_dropout_prob": {dropout}, "dim": {hidden}, "n_layers": {layers},
+                "n_heads": {heads}, "hidden_dim": {inner}, "activation": "{act}",
+                "dropout": {dropout}, "attention_dropout": {dropout},
+                "seq_classif_dropout": {dropout}}}"#
+        ))
+        .unwrap()
+    }
 }
 
 fn measure(config: &ModelConfig, workload: &Workload, steps: u32) -> Vec<Logged> {
@@ -39,9 +74,11 @@ fn measure(config: &ModelConfig, workload: &Workload, steps: u32) -> Vec<Logged>
     log
 }
 
-fn check(config: &ModelConfig, workload: &Workload) {
-    let (timeline, _) = vramcast::shadow::candle::run(config, workload, Flavour::Cpu, 2).unwrap();
-    let log = measure(config, workload, 2);
+/// The model of one family.
+fn check_family(family: &str, tiny: &Tiny, workload: &Workload) {
+    let config = tiny.config(family);
+    let (timeline, _) = vramcast::shadow::candle::run(&config, workload, Flavour::Cpu, 2).unwrap();
+    let log = measure(&config, workload, 2);
     let seen: Vec<Seen> = log
         .iter()
         .filter_map(|event| match *event {
@@ -51,7 +88,14 @@ fn check(config: &ModelConfig, workload: &Workload) {
         })
         .collect();
     let difference = first_difference(&timeline, &seen);
-    assert_eq!(difference, None, "{}", workload.describe());
+    assert_eq!(difference, None, "{family} {}", workload.describe());
+}
+
+/// The models of every family.
+fn check(tiny: &Tiny, workload: &Workload) {
+    for family in FAMILIES {
+        check_family(family, tiny, workload);
+    }
 }
 
 fn train(task: Task, batch: u64, seq: u64) -> Workload {
@@ -66,31 +110,41 @@ const TASKS: [Task; 3] = [Task::Base, Task::SequenceClassification, Task::Masked
 
 #[test]
 fn training_allocates_what_the_shadow_says_for_every_head() {
+    let tiny = Tiny {
+        dropout: 0.0,
+        ..TINY
+    };
     for task in TASKS {
-        check(&tiny(50, 32, 2, 4, 0.0, "gelu"), &train(task, 3, 10));
+        check(&tiny, &train(task, 3, 10));
     }
 }
 
 #[test]
 fn dropout_allocates_what_the_shadow_says() {
     for task in TASKS {
-        check(&tiny(50, 32, 2, 4, 0.1, "gelu"), &train(task, 2, 7));
+        check(&TINY, &train(task, 2, 7));
     }
 }
 
 #[test]
 fn inference_allocates_what_the_shadow_says_for_every_head() {
+    let tiny = Tiny { layers: 3, ..TINY };
     for task in TASKS {
-        check(&tiny(50, 32, 3, 4, 0.1, "gelu"), &infer(task, 3, 11));
+        check(&tiny, &infer(task, 3, 11));
     }
 }
 
 #[test]
 fn batches_and_sequences_of_one_take_candles_shortcuts_too() {
+    let tiny = Tiny {
+        hidden: 24,
+        heads: 3,
+        ..TINY
+    };
     for (batch, seq) in [(1, 1), (1, 9), (5, 1)] {
         for task in TASKS {
-            check(&tiny(50, 24, 2, 3, 0.1, "gelu"), &train(task, batch, seq));
-            check(&tiny(50, 24, 2, 3, 0.1, "gelu"), &infer(task, batch, seq));
+            check(&tiny, &train(task, batch, seq));
+            check(&tiny, &infer(task, batch, seq));
         }
     }
 }
@@ -98,7 +152,15 @@ fn batches_and_sequences_of_one_take_candles_shortcuts_too() {
 #[test]
 fn every_activation_has_its_own_backward_pass() {
     for act in ["gelu", "gelu_new", "relu", "tanh"] {
-        check(&tiny(40, 16, 1, 2, 0.0, act), &train(Task::MaskedLm, 2, 5));
+        let tiny = Tiny {
+            vocab: 40,
+            hidden: 16,
+            layers: 1,
+            heads: 2,
+            dropout: 0.0,
+            act,
+        };
+        check(&tiny, &train(Task::MaskedLm, 2, 5));
     }
 }
 
@@ -108,32 +170,39 @@ fn sgd_keeps_no_state() {
         optimizer: Optimizer::Sgd,
         ..train(Task::SequenceClassification, 2, 6)
     };
-    check(&tiny(50, 32, 2, 4, 0.1, "gelu"), &workload);
+    check(&TINY, &workload);
 }
 
 #[test]
 fn one_head_and_one_layer_are_no_special_case() {
-    check(
-        &tiny(17, 8, 1, 1, 0.1, "gelu"),
-        &train(Task::SequenceClassification, 3, 5),
-    );
+    let tiny = Tiny {
+        vocab: 17,
+        hidden: 8,
+        layers: 1,
+        heads: 1,
+        ..TINY
+    };
+    check(&tiny, &train(Task::SequenceClassification, 3, 5));
 }
 
 #[test]
 fn the_stock_model_allocates_what_its_own_shadow_says() {
+    let tiny = Tiny { layers: 3, ..TINY };
     for (batch, seq) in [(1, 1), (3, 11), (2, 16)] {
         let workload = Workload {
             code: Code::CandleTransformers,
             ..infer(Task::Base, batch, seq)
         };
-        check(&tiny(50, 32, 3, 4, 0.1, "gelu"), &workload);
+        check_family("bert", &tiny, &workload);
     }
 }
 
 #[test]
 fn products_large_enough_for_several_threads_allocate_no_tensors_of_their_own() {
-    check(
-        &tiny(3000, 256, 2, 4, 0.1, "gelu"),
-        &train(Task::SequenceClassification, 2, 64),
-    );
+    let tiny = Tiny {
+        vocab: 3000,
+        hidden: 256,
+        ..TINY
+    };
+    check(&tiny, &train(Task::SequenceClassification, 2, 64));
 }

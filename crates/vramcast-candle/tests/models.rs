@@ -3,11 +3,14 @@
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
-use candle_transformers::models::bert as stock;
+use candle_transformers::models::{
+    bert as stock_bert, distilbert as stock_distilbert, xlm_roberta as stock_roberta,
+};
 use std::collections::HashMap;
+use vramcast::backend::Activation;
 use vramcast::candle::{Candle, Vocabulary};
 use vramcast::config::ModelConfig;
-use vramcast::models::{self, Inputs, Model, bert};
+use vramcast::models::{self, Inputs, Model, bert, distilbert, roberta};
 use vramcast::timeline::Phase;
 use vramcast::workload::{Mode, Task};
 use vramcast_candle::{Observer, Real, stock_config};
@@ -27,17 +30,30 @@ const REAL: Real<Silent> = Real {
     observer: Silent,
 };
 
-fn config(act: &str) -> ModelConfig {
-    config_dropping(act, 0.1)
+const FAMILIES: [&str; 3] = ["bert", "roberta", "distilbert"];
+
+/// Activations that candle-transformers has, by family; what its DistilBERT calls gelu is the
+/// approximation by tanh.
+const COMPARED: [(&str, &[&str]); 3] = [
+    ("bert", &["gelu", "gelu_new", "relu"]),
+    ("roberta", &["gelu", "gelu_new", "relu"]),
+    ("distilbert", &["gelu_new", "relu"]),
+];
+
+fn config(family: &str, act: &str) -> ModelConfig {
+    config_dropping(family, act, 0.1)
 }
 
-fn config_dropping(act: &str, p: f64) -> ModelConfig {
+/// The same sizes in the words of every family.
+fn config_dropping(family: &str, act: &str, p: f64) -> ModelConfig {
     // A large initializer_range makes the outputs differ from each other.
     ModelConfig::from_json(&format!(
-        r#"{{"model_type": "bert", "vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 3,
-            "num_attention_heads": 4, "intermediate_size": 48, "max_position_embeddings": 24,
-            "hidden_act": "{act}", "initializer_range": 0.3, "num_labels": 5,
-            "hidden_dropout_prob": {p}, "attention_probs_dropout_prob": {p}}}"#
+        r#"{{"model_type": "{family}", "vocab_size": 60, "max_position_embeddings": 24,
+            "initializer_range": 0.3, "num_labels": 5, "hidden_size": 32, "num_hidden_layers": 3,
+            "num_attention_heads": 4, "intermediate_size": 48, "hidden_act": "{act}",
+            "hidden_dropout_prob": {p}, "attention_probs_dropout_prob": {p}, "dim": 32,
+            "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "activation": "{act}", "dropout": {p},
+            "attention_dropout": {p}, "seq_classif_dropout": {p}}}"#
     ))
     .unwrap()
 }
@@ -45,13 +61,23 @@ fn config_dropping(act: &str, p: f64) -> ModelConfig {
 const BATCH: u64 = 3;
 const SEQ: u64 = 11;
 
-/// A batch whose second row is padded from its sixth token on.
+/// The second row is padded from its sixth token on.
+fn is_padding(i: u64) -> bool {
+    (SEQ + 5..2 * SEQ).contains(&i)
+}
+
 fn inputs(labels: Option<(u64, u64)>) -> Inputs<Tensor> {
     let ids = |value: fn(u64) -> u32| REAL.ids(&[BATCH, SEQ], value).unwrap();
     Inputs {
-        input_ids: ids(|i| (i * 7 % 60) as u32),
+        input_ids: ids(|i| {
+            if is_padding(i) {
+                1
+            } else {
+                (i * 7 % 60) as u32
+            }
+        }),
         token_type_ids: Some(ids(|i| (i % 2) as u32)),
-        attention_mask: ids(|i| u32::from(!(SEQ + 5..2 * SEQ).contains(&i))),
+        attention_mask: ids(|i| u32::from(!is_padding(i))),
         labels: labels
             .map(|(count, classes)| REAL.ids(&[count], |i| (i % classes) as u32).unwrap()),
     }
@@ -75,94 +101,224 @@ fn ours(config: &ModelConfig, task: Task) -> (Model<Tensor>, HashMap<String, Ten
     (model, vocabulary.parameters().into_iter().collect())
 }
 
+fn forward(config: &ModelConfig, model: &Model<Tensor>) -> Tensor {
+    let vocabulary = Vocabulary::new(&REAL, Mode::Infer);
+    assert!(SEQ <= config.max_sequence());
+    models::forward(&vocabulary, model, &inputs(None), SEQ, Mode::Infer).unwrap()
+}
+
+/// The output of the last layer of our model.
+fn encode(model: &Model<Tensor>) -> Tensor {
+    let (vocabulary, batch) = (Vocabulary::new(&REAL, Mode::Infer), inputs(None));
+    match model {
+        Model::Bert(model) => bert::encode(&vocabulary, model, &batch, SEQ).unwrap().0,
+        Model::Roberta(model) => roberta::encode(&vocabulary, model, &batch).unwrap().0,
+        Model::DistilBert(model) => distilbert::encode(&vocabulary, model, &batch, SEQ).unwrap(),
+    }
+}
+
+fn builder(weights: HashMap<String, Tensor>) -> VarBuilder<'static> {
+    VarBuilder::from_tensors(weights, DType::F32, &Device::Cpu)
+}
+
+fn stock_roberta_config(config: &vramcast::config::roberta::Config) -> stock_roberta::Config {
+    let encoder = &config.encoder;
+    stock_roberta::Config {
+        hidden_size: encoder.hidden_size as usize,
+        layer_norm_eps: encoder.layer_norm_eps,
+        attention_probs_dropout_prob: encoder.attention_probs_dropout_prob as f32,
+        hidden_dropout_prob: encoder.hidden_dropout_prob as f32,
+        num_attention_heads: encoder.num_attention_heads as usize,
+        position_embedding_type: "absolute".to_owned(),
+        intermediate_size: encoder.intermediate_size as usize,
+        hidden_act: match encoder.hidden_act {
+            Activation::Gelu => candle_nn::Activation::Gelu,
+            Activation::GeluTanh => candle_nn::Activation::NewGelu,
+            Activation::Relu => candle_nn::Activation::Relu,
+            Activation::Tanh => unreachable!("not compared"),
+        },
+        num_hidden_layers: encoder.num_hidden_layers as usize,
+        vocab_size: encoder.vocab_size as usize,
+        max_position_embeddings: encoder.max_position_embeddings as usize,
+        type_vocab_size: encoder.type_vocab_size as usize,
+        pad_token_id: config.pad_token_id as u32,
+    }
+}
+
+fn stock_distilbert_config(
+    config: &vramcast::config::distilbert::Config,
+) -> stock_distilbert::Config {
+    let activation = match config.activation {
+        Activation::GeluTanh => "gelu",
+        Activation::Relu => "relu",
+        Activation::Gelu | Activation::Tanh => unreachable!("not compared"),
+    };
+    // Its fields are private.
+    let json = serde_json::json!({
+        "vocab_size": config.vocab_size, "dim": config.dim, "n_layers": config.n_layers,
+        "n_heads": config.n_heads, "hidden_dim": config.hidden_dim, "activation": activation,
+        "max_position_embeddings": config.max_position_embeddings,
+        "initializer_range": config.initializer_range, "pad_token_id": 0,
+    });
+    serde_json::from_value(json).unwrap()
+}
+
+/// `[B, 1, 1, S]`, ones where their DistilBERT must not look.
+fn masked_out() -> Tensor {
+    let masked = REAL.ids(&[BATCH, SEQ], |i| u32::from(is_padding(i)));
+    masked
+        .unwrap()
+        .reshape((BATCH as usize, 1, 1, SEQ as usize))
+        .unwrap()
+}
+
+/// The output of the last layer of their model.
+fn encode_stock(config: &ModelConfig, weights: HashMap<String, Tensor>) -> Tensor {
+    let batch = inputs(None);
+    let (ids, mask) = (&batch.input_ids, &batch.attention_mask);
+    let types = batch.token_type_ids.as_ref().unwrap();
+    let vb = builder(weights);
+    let output = match config {
+        ModelConfig::Bert(config) => {
+            stock_bert::BertModel::load(vb, &stock_config(config).unwrap())
+                .and_then(|model| model.forward(ids, types, Some(mask)))
+        }
+        ModelConfig::Roberta(config) => {
+            stock_roberta::XLMRobertaModel::new(&stock_roberta_config(config), vb)
+                .and_then(|model| model.forward(ids, mask, types, None, None, None))
+        }
+        ModelConfig::DistilBert(config) => {
+            stock_distilbert::DistilBertModel::load(vb, &stock_distilbert_config(config))
+                .and_then(|model| model.forward(ids, &masked_out()))
+        }
+    };
+    output.unwrap()
+}
+
+/// The logits of their masked language model.
+fn masked_lm_stock(config: &ModelConfig, mut weights: HashMap<String, Tensor>) -> Tensor {
+    let batch = inputs(None);
+    let (ids, mask) = (&batch.input_ids, &batch.attention_mask);
+    let types = batch.token_type_ids.as_ref().unwrap();
+    let output = match config {
+        ModelConfig::Bert(config) => {
+            // There the decoder has a weight of its own; here it is the word embedding table.
+            let table = weights["bert.embeddings.word_embeddings.weight"].clone();
+            weights.insert("cls.predictions.decoder.weight".to_owned(), table);
+            let bias = weights.remove("cls.predictions.bias").unwrap();
+            weights.insert("cls.predictions.decoder.bias".to_owned(), bias);
+            let config = stock_config(config).unwrap();
+            stock_bert::BertForMaskedLM::load(builder(weights), &config)
+                .and_then(|model| model.forward(ids, types, Some(mask)))
+        }
+        // There the decoder has no bias; here it is zero.
+        ModelConfig::Roberta(config) => {
+            let config = stock_roberta_config(config);
+            stock_roberta::XLMRobertaForMaskedLM::new(&config, builder(weights))
+                .and_then(|model| model.forward(ids, mask, types, None, None, None))
+        }
+        ModelConfig::DistilBert(config) => {
+            let config = stock_distilbert_config(config);
+            stock_distilbert::DistilBertForMaskedLM::load(builder(weights), &config)
+                .and_then(|model| model.forward(ids, &masked_out()))
+        }
+    };
+    output.unwrap()
+}
+
+/// Two outputs of the same model.
+fn check(ours: &Tensor, theirs: &Tensor, case: &str) {
+    let difference = largest_difference(ours, theirs);
+    assert!(difference <= 1e-5, "{case}: {difference}");
+}
+
 #[test]
 fn the_encoder_computes_what_candle_transformers_computes() {
-    for act in ["gelu", "gelu_new", "relu"] {
-        let config = config(act);
-        let (model, weights) = ours(&config, Task::Base);
-        let ModelConfig::Bert(bert_config) = &config;
-        let builder = VarBuilder::from_tensors(weights, DType::F32, &Device::Cpu);
-        let theirs = stock::BertModel::load(builder, &stock_config(bert_config).unwrap()).unwrap();
-        let batch = inputs(None);
-        let Model::Bert(model) = &model;
-        let vocabulary = Vocabulary::new(&REAL, Mode::Infer);
-        let ours = bert::encode(&vocabulary, model, &batch, SEQ).unwrap().0;
-        let theirs = theirs
-            .forward(
-                &batch.input_ids,
-                batch.token_type_ids.as_ref().unwrap(),
-                Some(&batch.attention_mask),
-            )
-            .unwrap();
-        let difference = largest_difference(&ours, &theirs);
-        assert!(difference <= 1e-5, "{act}: {difference}");
+    for (family, acts) in COMPARED {
+        for act in acts {
+            let config = config(family, act);
+            let (model, weights) = ours(&config, Task::Base);
+            let theirs = encode_stock(&config, weights);
+            check(&encode(&model), &theirs, &format!("{family} {act}"));
+        }
     }
 }
 
 #[test]
 fn the_masked_language_model_computes_what_candle_transformers_computes() {
-    let config = config("gelu");
-    let (model, mut weights) = ours(&config, Task::MaskedLm);
-    // There the decoder has a weight of its own; here it is the word embedding table.
-    let table = weights["bert.embeddings.word_embeddings.weight"].clone();
-    weights.insert("cls.predictions.decoder.weight".to_owned(), table);
-    let bias = weights.remove("cls.predictions.bias").unwrap();
-    weights.insert("cls.predictions.decoder.bias".to_owned(), bias);
-    let ModelConfig::Bert(bert_config) = &config;
-    let builder = VarBuilder::from_tensors(weights, DType::F32, &Device::Cpu);
-    let theirs =
-        stock::BertForMaskedLM::load(builder, &stock_config(bert_config).unwrap()).unwrap();
+    for (family, acts) in COMPARED {
+        for act in acts {
+            let config = config(family, act);
+            let (model, weights) = ours(&config, Task::MaskedLm);
+            let theirs = masked_lm_stock(&config, weights);
+            check(
+                &forward(&config, &model),
+                &theirs,
+                &format!("{family} {act}"),
+            );
+        }
+    }
+}
+
+#[test]
+fn the_classifier_of_roberta_computes_what_candle_transformers_computes() {
+    let config = config("roberta", "gelu");
+    let (model, weights) = ours(&config, Task::SequenceClassification);
+    let ModelConfig::Roberta(stock) = &config else {
+        unreachable!("a roberta")
+    };
+    let stock = stock_roberta_config(stock);
+    let vb = builder(weights);
+    let theirs = stock_roberta::XLMRobertaForSequenceClassification::new(5, &stock, vb).unwrap();
     let batch = inputs(None);
-    let vocabulary = Vocabulary::new(&REAL, Mode::Infer);
-    let ours = models::forward(&vocabulary, &model, &batch, SEQ, Mode::Infer).unwrap();
-    let theirs = theirs
-        .forward(
-            &batch.input_ids,
-            batch.token_type_ids.as_ref().unwrap(),
-            Some(&batch.attention_mask),
-        )
-        .unwrap();
-    let difference = largest_difference(&ours, &theirs);
-    assert!(difference <= 1e-5, "{difference}");
+    let types = batch.token_type_ids.as_ref().unwrap();
+    let theirs = theirs.forward(&batch.input_ids, &batch.attention_mask, types);
+    check(&forward(&config, &model), &theirs.unwrap(), "logits");
 }
 
 #[test]
 fn every_parameter_of_every_head_receives_a_gradient_that_is_not_zero() {
-    for (task, labels) in [
-        (Task::Base, None),
-        (Task::SequenceClassification, Some((BATCH, 5))),
-        (Task::MaskedLm, Some((BATCH * SEQ, 60))),
-    ] {
-        let config = config("gelu");
-        let vocabulary = Vocabulary::new(&REAL, Mode::Train);
-        let model = models::build(&vocabulary, &config, task).unwrap();
-        let loss = models::forward(&vocabulary, &model, &inputs(labels), SEQ, Mode::Train).unwrap();
-        let grads = REAL.backward(&loss).unwrap();
-        for (name, parameter) in vocabulary.parameters() {
-            let grad = grads
-                .get(&parameter)
-                .unwrap_or_else(|| panic!("{task}: {name}: none"));
-            let size: f32 = grad.abs().unwrap().sum_all().unwrap().to_scalar().unwrap();
-            assert!(size > 0.0 && size.is_finite(), "{task}: {name}: {size}");
+    for family in FAMILIES {
+        for (task, labels) in [
+            (Task::Base, None),
+            (Task::SequenceClassification, Some((BATCH, 5))),
+            (Task::MaskedLm, Some((BATCH * SEQ, 60))),
+        ] {
+            let config = config(family, "gelu");
+            let vocabulary = Vocabulary::new(&REAL, Mode::Train);
+            let model = models::build(&vocabulary, &config, task).unwrap();
+            let batch = inputs(labels);
+            let loss = models::forward(&vocabulary, &model, &batch, SEQ, Mode::Train).unwrap();
+            let grads = REAL.backward(&loss).unwrap();
+            for (name, parameter) in vocabulary.parameters() {
+                let case = format!("{family} {task}: {name}");
+                let grad = grads
+                    .get(&parameter)
+                    .unwrap_or_else(|| panic!("{case}: none"));
+                let size: f32 = grad.abs().unwrap().sum_all().unwrap().to_scalar().unwrap();
+                assert!(size > 0.0 && size.is_finite(), "{case}: {size}");
+            }
         }
     }
 }
 
 #[test]
 fn a_training_step_lowers_the_loss() {
-    // What is dropped is drawn anew in every step, and moves the loss more than twenty steps do.
-    let config = config_dropping("gelu", 0.0);
-    let vocabulary = Vocabulary::new(&REAL, Mode::Train);
-    let model = models::build(&vocabulary, &config, Task::SequenceClassification).unwrap();
-    let variables: Vec<Tensor> = vocabulary.parameters().into_iter().map(|p| p.1).collect();
-    let mut optimizer = REAL.adamw(&variables).unwrap();
-    let batch = inputs(Some((BATCH, 5)));
-    let mut losses = Vec::new();
-    for _ in 0..20 {
-        let loss = models::forward(&vocabulary, &model, &batch, SEQ, Mode::Train).unwrap();
-        losses.push(loss.to_scalar::<f32>().unwrap());
-        let grads = REAL.backward(&loss).unwrap();
-        REAL.step(&mut optimizer, &grads).unwrap();
+    for family in FAMILIES {
+        // What is dropped is drawn anew in every step, and moves the loss more than twenty steps do.
+        let config = config_dropping(family, "gelu", 0.0);
+        let vocabulary = Vocabulary::new(&REAL, Mode::Train);
+        let model = models::build(&vocabulary, &config, Task::SequenceClassification).unwrap();
+        let variables: Vec<Tensor> = vocabulary.parameters().into_iter().map(|p| p.1).collect();
+        let mut optimizer = REAL.adamw(&variables).unwrap();
+        let batch = inputs(Some((BATCH, 5)));
+        let mut losses = Vec::new();
+        for _ in 0..20 {
+            let loss = models::forward(&vocabulary, &model, &batch, SEQ, Mode::Train).unwrap();
+            losses.push(loss.to_scalar::<f32>().unwrap());
+            let grads = REAL.backward(&loss).unwrap();
+            REAL.step(&mut optimizer, &grads).unwrap();
+        }
+        assert!(losses[19] < losses[0], "{family}: {losses:?}");
     }
-    assert!(losses[19] < losses[0], "{losses:?}");
 }

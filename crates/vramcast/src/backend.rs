@@ -55,8 +55,17 @@ pub struct LayerNorm<T> {
     pub eps: f64,
 }
 
+/// Whose parameter the bias of a decoder is that is tied to the word table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BiasOf {
+    /// The head's, before those of its layers.
+    Head,
+    /// The decoder's own, after those of the head's other layers.
+    Decoder,
+}
+
 /// Queries, keys and values of one attention, as [`Backend::project`] gave them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Heads<T> {
     /// Queries.
     pub query: T,
@@ -107,7 +116,7 @@ pub trait Backend: Sized {
     fn encoder_built(&self, positions: Option<&Self::Tensor>) -> Result<(), Self::Error>;
 
     /// The decoder of a language model, whose weight is the word table, and the transform before it.
-    /// The bias is the first of the head's parameters; when it is made is the runtime's to say.
+    /// When the bias is made is the runtime's to say.
     ///
     /// # Errors
     /// The runtime's, and those of `transform`.
@@ -115,6 +124,7 @@ pub trait Backend: Sized {
         &self,
         table: &Self::Tensor,
         bias: &str,
+        bias_of: BiasOf,
         transform: impl FnOnce() -> Result<R, Self::Error>,
     ) -> Result<(R, Linear<Self::Tensor>), Self::Error>;
 
@@ -143,13 +153,15 @@ pub trait Backend: Sized {
         layer: impl Fn(&Self, &Self::Tensor) -> Result<Self::Tensor, Self::Error> + 'static,
     ) -> Result<Self::Tensor, Self::Error>;
 
-    /// `[B, S]` token types: those given, else zeros, which `kept` may hold already.
+    /// `[B, S]` token types: those given, else zeros, which `kept` may hold already, one for each
+    /// position. `positions` are `[B, S]` where sequences have positions of their own.
     ///
     /// # Errors
     /// The runtime's.
     fn token_types(
         &self,
         ids: &Self::Tensor,
+        positions: Option<&Self::Tensor>,
         given: Option<&Self::Tensor>,
         kept: Option<&Self::Tensor>,
     ) -> Result<Self::Tensor, Self::Error>;
@@ -172,6 +184,17 @@ pub trait Backend: Sized {
         &self,
         table: &Self::Tensor,
         seq: u64,
+    ) -> Result<Self::Tensor, Self::Error>;
+
+    /// `[B, S]` ids: `[B, S]` positions from `padding + 1` on, counted without the tokens that are
+    /// `padding`, whose position is `padding`.
+    ///
+    /// # Errors
+    /// The runtime's.
+    fn padded_positions(
+        &self,
+        ids: &Self::Tensor,
+        padding: u64,
     ) -> Result<Self::Tensor, Self::Error>;
 
     /// `[B, S]` of ones and zeros: what attention adds to its scores to ignore the zeros.

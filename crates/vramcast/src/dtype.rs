@@ -12,6 +12,8 @@ pub enum DType {
     Bool,
     /// Token ids, as PyTorch takes them.
     I64,
+    /// What PyTorch counts positions in.
+    I32,
     /// Half of single precision's bits with its exponent.
     Bf16,
     /// IEEE half precision.
@@ -29,7 +31,7 @@ impl DType {
             Self::U8 | Self::Bool => 8,
             Self::Bf16 | Self::F16 => 16,
             Self::I64 => 64,
-            Self::U32 | Self::F32 => 32,
+            Self::I32 | Self::U32 | Self::F32 => 32,
         }
     }
 }

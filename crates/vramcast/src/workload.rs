@@ -24,7 +24,7 @@ use strum::{Display, EnumString, VariantNames};
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum Task {
-    /// The encoder and its pooler, without a head.
+    /// The encoder and its pooler, if it has one, without a head.
     Base,
     /// A linear classifier on the pooled output.
     #[default]

@@ -17,11 +17,10 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use vramcast::alloc::caching::{AddressOrder, CachingAllocator, Conf, Limits};
+use vramcast::alloc::caching::{AddressOrder, Conf, Limits, replay};
 use vramcast::config::ModelConfig;
 use vramcast::sequence::Seen;
 use vramcast::shadow::torch::{self, Process, Profile, Run, run};
-use vramcast::timeline::{Event, Phase, Timeline};
 use vramcast::workload::{Mode, Runtime, Workload};
 
 /// The records of a file, one object a line.
@@ -90,32 +89,29 @@ fn count_equal(
     (equal, different)
 }
 
-/// The fresh runs of BERT without adapters, which are not followed.
-fn fresh_berts() -> impl Iterator<Item = (String, ModelConfig, Workload, Value)> {
-    berts_of(&["torch-h200-fresh.jsonl.gz", "torch-h200-fresh-2.jsonl.gz"])
+/// The fresh runs of models that are known, without adapters, which are not followed.
+fn fresh() -> impl Iterator<Item = (String, ModelConfig, Workload, Value)> {
+    runs_of(&["torch-h200-fresh.jsonl.gz", "torch-h200-fresh-2.jsonl.gz"])
 }
 
-fn berts_of(files: &[&str]) -> impl Iterator<Item = (String, ModelConfig, Workload, Value)> {
-    let runs = files.iter().copied().flat_map(records).filter(|record| {
-        let model = record["model"].as_str().unwrap();
-        model.starts_with("bert-") && record["lora_rank"] == 0
-    });
-    runs.map(|record| {
-        let config = ModelConfig::known(record["model"].as_str().unwrap()).unwrap();
-        let name = record["id"].as_str().unwrap().to_owned();
-        (
-            name,
-            config,
-            Workload::deserialize(&record).unwrap(),
-            record,
-        )
-    })
+fn runs_of(files: &[&str]) -> impl Iterator<Item = (String, ModelConfig, Workload, Value)> {
+    let runs = files.iter().copied().flat_map(records);
+    runs.filter(|record| record["lora_rank"] == 0)
+        .filter_map(|record| {
+            let config = ModelConfig::known(record["model"].as_str().unwrap()).ok()?;
+            let name = record["id"].as_str().unwrap().to_owned();
+            Some((
+                name,
+                config,
+                Workload::deserialize(&record).unwrap(),
+                record,
+            ))
+        })
 }
 
 #[test]
-fn every_allocation_and_free_of_a_fresh_bert_is_predicted_in_order() {
-    let runs = fresh_berts();
-    assert_eq!(count_equal(Profile::TRACED, runs), (34, 0));
+fn every_allocation_and_free_of_a_fresh_run_is_predicted_in_order() {
+    assert_eq!(count_equal(Profile::TRACED, fresh()), (50, 0));
 }
 
 /// FlashAttention and the memory-efficient kernel in half precision, which cards before Hopper and
@@ -126,19 +122,49 @@ fn every_allocation_and_free_with_cudnn_last_is_predicted_in_order() {
         cudnn_last: true,
         ..Profile::TRACED
     };
-    let runs = berts_of(&["torch-h200-cudnn-last.jsonl.gz"]);
+    let runs = runs_of(&["torch-h200-cudnn-last.jsonl.gz"]);
     assert_eq!(count_equal(profile, runs), (12, 0));
 }
 
+/// The configuration of an attributed run: a known model of fewer layers.
+fn attributed_config(record: &Value) -> Option<ModelConfig> {
+    let name = match record["model"].as_str().unwrap() {
+        "bert-base" => "bert-base-uncased",
+        "distilbert" => "distilbert-base-uncased",
+        name => name,
+    };
+    let mut config = ModelConfig::known(name).ok()?;
+    let layers = record["layers"].as_u64().unwrap();
+    match &mut config {
+        ModelConfig::Bert(config) => config.num_hidden_layers = layers,
+        ModelConfig::Roberta(config) => config.encoder.num_hidden_layers = layers,
+        ModelConfig::DistilBert(config) => config.n_layers = layers,
+    }
+    Some(config)
+}
+
+/// Labels were made for inference, too, and dropped before the first pass.
+fn forget_unused_labels(record: &mut Value) {
+    if record["mode"] != "infer" || record["task"] != "cls" {
+        return;
+    }
+    let bytes = 8 * record["batch"].as_u64().unwrap();
+    let events = record["events"].as_array_mut().unwrap();
+    let labels = events
+        .windows(2)
+        .position(|pair| pair[0][0] == "alloc" && pair[0][2] == bytes && pair[1][1] == pair[0][1]);
+    let labels = labels.unwrap();
+    assert_eq!(events[labels + 2][0], "free_completed");
+    events.drain(labels..labels + 3);
+}
+
 #[test]
-fn every_allocation_and_free_of_an_attributed_bert_is_predicted_in_order() {
+fn every_allocation_and_free_of_an_attributed_run_is_predicted_in_order() {
     let runs = records("torch-h200-attributed.jsonl.gz").into_iter();
-    let runs = runs.filter(|record| {
-        record["model"] == "bert-base" && record["lora"].is_null() && record["optim"] != "adafactor"
-    });
-    let runs = runs.enumerate().map(|(i, record)| {
-        let ModelConfig::Bert(mut config) = ModelConfig::known("bert-base-uncased").unwrap();
-        config.num_hidden_layers = record["layers"].as_u64().unwrap();
+    let runs = runs.filter(|record| record["lora"].is_null() && record["optim"] != "adafactor");
+    let runs = runs.filter_map(|mut record| {
+        let config = attributed_config(&record)?;
+        forget_unused_labels(&mut record);
         let field = |name: &str| record[name].clone();
         let task = match record["task"].as_str().unwrap() {
             "cls" => "sequence-classification",
@@ -152,51 +178,24 @@ fn every_allocation_and_free_of_an_attributed_bert_is_predicted_in_order() {
             "accumulation": record["accum"].as_u64().unwrap_or(1), "runtime": Runtime::Torch,
         });
         let workload = serde_json::from_value(workload).unwrap();
-        (
-            format!("run {i}"),
-            ModelConfig::Bert(config),
-            workload,
-            record,
-        )
+        let name = record["model"].as_str().unwrap().to_owned();
+        Some((name, config, workload, record))
     });
-    assert_eq!(count_equal(Profile::TRACED, runs), (17, 0));
-}
-
-/// Allocated peak and final reserved bytes that the allocator makes of a shadow's timeline, when
-/// the cache is emptied and the peaks begin once the model is built, as in the records.
-fn allocator_peaks(timeline: &Timeline) -> (u64, u64) {
-    let mut allocator =
-        CachingAllocator::new(Conf::default(), Limits::NONE, AddressOrder::Reserving);
-    let mut loading = true;
-    for event in &timeline.events {
-        match *event {
-            Event::Alloc(b) => {
-                allocator
-                    .alloc(b, timeline.buffers[b as usize].bytes)
-                    .unwrap();
-            }
-            Event::Free(b) => allocator.free(b),
-            Event::Begin(phase) if loading && phase != Phase::Load => {
-                loading = false;
-                allocator.empty_cache();
-                allocator.reset_peaks();
-            }
-            Event::Begin(_) | Event::Synchronize => {}
-        }
-    }
-    (allocator.stats().allocated_peak, allocator.stats().reserved)
+    assert_eq!(count_equal(Profile::TRACED, runs), (27, 0));
 }
 
 /// From the configuration alone: neither the sequence nor an address is taken from the record.
 #[test]
 fn the_peaks_that_pytorch_reported_follow_from_the_configuration() {
     let (mut allocated_exact, mut reserved_exact, mut worst) = (0, 0, 0.0f64);
-    for (name, config, workload, record) in fresh_berts() {
+    for (name, config, workload, record) in fresh() {
         let steps = if workload.mode == Mode::Train { 3 } else { 2 };
         let timeline = run(&config, &workload, Profile::TRACED, Process::Fresh, steps)
             .unwrap()
             .timeline;
-        let (allocated, reserved) = allocator_peaks(&timeline);
+        let conf = Conf::default();
+        let replay = replay(&timeline, conf, Limits::NONE, AddressOrder::Reserving).unwrap();
+        let (allocated, reserved) = (replay.stats.allocated_peak, replay.stats.reserved);
         let measured = |field: &str| record[field].as_u64().unwrap();
         for (predicted, field, exact) in [
             (allocated, "peak_allocated", &mut allocated_exact),
@@ -212,6 +211,6 @@ fn the_peaks_that_pytorch_reported_follow_from_the_configuration() {
         }
     }
     // What is off comes from the order of the addresses that the driver returns.
-    assert_eq!((allocated_exact, reserved_exact), (28, 33));
-    assert!(worst < 0.003, "{worst}");
+    assert_eq!((allocated_exact, reserved_exact), (41, 48));
+    assert!(worst < 0.005, "{worst}");
 }

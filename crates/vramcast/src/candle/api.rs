@@ -56,6 +56,12 @@ pub trait Candle {
     fn flatten_from(&self, x: &Self::Tensor, dim: usize) -> Result<Self::Tensor, Self::Error>;
     /// `Tensor::to_dtype` to single precision.
     fn to_f32(&self, x: &Self::Tensor) -> Result<Self::Tensor, Self::Error>;
+    /// `Tensor::to_dtype` to `u32`.
+    fn to_u32(&self, x: &Self::Tensor) -> Result<Self::Tensor, Self::Error>;
+    /// `Tensor::ne` with a number.
+    fn ne(&self, x: &Self::Tensor, value: u32) -> Result<Self::Tensor, Self::Error>;
+    /// `Tensor::mul`.
+    fn mul(&self, x: &Self::Tensor, y: &Self::Tensor) -> Result<Self::Tensor, Self::Error>;
     /// `Tensor::affine`.
     fn affine(&self, x: &Self::Tensor, mul: f64, add: f64) -> Result<Self::Tensor, Self::Error>;
     /// `Tensor::sqr`.

@@ -115,7 +115,9 @@ fn inputs<C: Candle>(
         |below: u64| move |i: u64| (i.wrapping_mul(2_654_435_761) >> 7).rem_euclid(below) as u32;
     candle.with_category(Category::Inputs, || {
         let input_ids = candle.ids(&[batch, seq], spread(config.vocab_size()))?;
-        let token_type_ids = candle.ids(&[batch, seq], |_| 0)?;
+        let token_type_ids = (config.has_token_types())
+            .then(|| candle.ids(&[batch, seq], |_| 0))
+            .transpose()?;
         let attention_mask = candle.ids(&[batch, seq], |_| 1)?;
         let labels = match (workload.mode, workload.task) {
             (Mode::Infer, _) | (Mode::Train, Task::Base) => None,
@@ -128,7 +130,7 @@ fn inputs<C: Candle>(
         };
         Ok(Inputs {
             input_ids,
-            token_type_ids: Some(token_type_ids),
+            token_type_ids,
             attention_mask,
             labels,
         })

@@ -2,7 +2,7 @@
 //! fused kernels, which sever the graph silently, are not used.
 
 use super::api::{Candle, Leaf};
-use crate::backend::{Activation, Attended, Backend, Heads, Init, LayerNorm, Linear};
+use crate::backend::{Activation, Attended, Backend, BiasOf, Heads, Init, LayerNorm, Linear};
 use crate::timeline::{Category, Scope};
 use crate::workload::Mode;
 use std::cell::RefCell;
@@ -76,15 +76,23 @@ impl<C: Candle> Backend for Vocabulary<'_, C> {
         &self,
         table: &C::Tensor,
         bias: &str,
+        bias_of: BiasOf,
         transform: impl FnOnce() -> Result<R, C::Error>,
     ) -> Result<(R, Linear<C::Tensor>), C::Error> {
         let rows = self.candle.dims(table).first().copied().unwrap_or_default();
-        let bias = self.parameter(bias, &[rows], Init::Zeros)?;
+        let make_bias = || self.parameter(bias, &[rows], Init::Zeros);
+        let (transform, bias) = match bias_of {
+            BiasOf::Head => {
+                let bias = make_bias()?;
+                (transform()?, bias)
+            }
+            BiasOf::Decoder => (transform()?, make_bias()?),
+        };
         let decoder = Linear {
             weight: table.clone(),
             bias,
         };
-        Ok((transform()?, decoder))
+        Ok((transform, decoder))
     }
 
     fn held<V: Clone>(&self, _: &V) -> Option<V> {
@@ -113,6 +121,7 @@ impl<C: Candle> Backend for Vocabulary<'_, C> {
     fn token_types(
         &self,
         ids: &C::Tensor,
+        _: Option<&C::Tensor>,
         given: Option<&C::Tensor>,
         _: Option<&C::Tensor>,
     ) -> Result<C::Tensor, C::Error> {
@@ -130,6 +139,18 @@ impl<C: Candle> Backend for Vocabulary<'_, C> {
         let c = self.begin();
         let positions = c.ids(&[seq], |i| i as u32)?;
         c.embedding(&positions, table)
+    }
+
+    /// The running sum is a product with a triangle of ones. It is exact: single precision counts
+    /// further than any sequence is long.
+    fn padded_positions(&self, ids: &C::Tensor, padding: u64) -> Result<C::Tensor, C::Error> {
+        let c = self.begin();
+        let seq = c.dims(ids).last().copied().unwrap_or(1);
+        let tokens = c.to_f32(&c.ne(ids, padding as u32)?)?;
+        let triangle = c.ids(&[seq, seq], |i| u32::from(i / seq <= i % seq))?;
+        let numbers = c.matmul(&tokens, &c.to_f32(&triangle)?)?;
+        let numbers = c.mul(&numbers, &tokens)?;
+        c.to_u32(&c.affine(&numbers, 1.0, padding as f64)?)
     }
 
     fn padding_mask(&self, mask: &C::Tensor) -> Result<C::Tensor, C::Error> {

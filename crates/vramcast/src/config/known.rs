@@ -1,9 +1,9 @@
 //! Models known by name, with the sizes that their `config.json` on the hub has.
 
-use super::{ModelConfig, bert};
+use super::{ModelConfig, bert, distilbert, roberta};
 use crate::backend::Activation;
 
-/// A published model. Everything that is not a field has BERT's default.
+/// A published model. Everything that is not a field has its family's default.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     /// The name on the hub.
@@ -12,12 +12,17 @@ pub struct Known {
     hidden: u64,
     layers: u64,
     heads: u64,
+    resolve: fn(&Known) -> ModelConfig,
 }
 
 impl Known {
     /// Its configuration.
     pub fn config(&self) -> ModelConfig {
-        ModelConfig::Bert(bert::Config {
+        (self.resolve)(self)
+    }
+
+    fn as_bert(&self) -> bert::Config {
+        bert::Config {
             vocab_size: self.vocab,
             hidden_size: self.hidden,
             num_hidden_layers: self.layers,
@@ -32,7 +37,47 @@ impl Known {
             initializer_range: 0.02,
             layer_norm_eps: 1e-12,
             num_labels: 2,
-        })
+        }
+    }
+
+    fn as_roberta(&self) -> roberta::Config {
+        roberta::Config {
+            encoder: bert::Config {
+                max_position_embeddings: 514,
+                type_vocab_size: 1,
+                layer_norm_eps: 1e-5,
+                ..self.as_bert()
+            },
+            pad_token_id: 1,
+        }
+    }
+
+    fn as_distilbert(&self) -> distilbert::Config {
+        distilbert::Config {
+            vocab_size: self.vocab,
+            dim: self.hidden,
+            n_layers: self.layers,
+            n_heads: self.heads,
+            hidden_dim: 4 * self.hidden,
+            activation: Activation::Gelu,
+            dropout: 0.1,
+            attention_dropout: 0.1,
+            seq_classif_dropout: 0.2,
+            max_position_embeddings: 512,
+            initializer_range: 0.02,
+            num_labels: 2,
+        }
+    }
+}
+
+const fn distilbert(name: &'static str, vocab: u64) -> Known {
+    Known {
+        name,
+        vocab,
+        hidden: 768,
+        layers: 6,
+        heads: 12,
+        resolve: |known| ModelConfig::DistilBert(known.as_distilbert()),
     }
 }
 
@@ -43,6 +88,18 @@ const fn bert(name: &'static str, vocab: u64, hidden: u64, layers: u64, heads: u
         hidden,
         layers,
         heads,
+        resolve: |known| ModelConfig::Bert(known.as_bert()),
+    }
+}
+
+const fn roberta(name: &'static str, vocab: u64, hidden: u64, layers: u64) -> Known {
+    Known {
+        name,
+        vocab,
+        hidden,
+        layers,
+        heads: hidden / 64,
+        resolve: |known| ModelConfig::Roberta(known.as_roberta()),
     }
 }
 
@@ -50,7 +107,7 @@ const fn miniature(name: &'static str, layers: u64, hidden: u64) -> Known {
     bert(name, 30_522, hidden, layers, hidden / 64)
 }
 
-/// The known models, largest families first.
+/// The known models, the miniatures of BERT last.
 pub const KNOWN: &[Known] = &[
     bert("bert-base-uncased", 30_522, 768, 12, 12),
     bert("bert-large-uncased", 30_522, 1024, 24, 16),
@@ -74,6 +131,14 @@ pub const KNOWN: &[Known] = &[
         12,
         12,
     ),
+    roberta("roberta-base", 50_265, 768, 12),
+    roberta("roberta-large", 50_265, 1024, 24),
+    roberta("distilroberta-base", 50_265, 768, 6),
+    roberta("xlm-roberta-base", 250_002, 768, 12),
+    roberta("xlm-roberta-large", 250_002, 1024, 24),
+    distilbert("distilbert-base-uncased", 30_522),
+    distilbert("distilbert-base-cased", 28_996),
+    distilbert("distilbert-base-multilingual-cased", 119_547),
     // The small models of Turc et al. 2019 (arXiv:1908.08962): every depth with every width.
     miniature("google/bert_uncased_L-2_H-128_A-2", 2, 128),
     miniature("google/bert_uncased_L-2_H-256_A-4", 2, 256),

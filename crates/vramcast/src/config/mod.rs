@@ -2,7 +2,10 @@
 //! applied and every contradiction refused.
 
 pub mod bert;
+pub mod distilbert;
+mod fields;
 mod known;
+pub mod roberta;
 
 pub use known::{KNOWN, Known};
 
@@ -14,6 +17,10 @@ use serde_json::Value;
 pub enum ModelConfig {
     /// `model_type` "bert".
     Bert(bert::Config),
+    /// `model_type` "roberta" and "xlm-roberta".
+    Roberta(roberta::Config),
+    /// `model_type` "distilbert".
+    DistilBert(distilbert::Config),
 }
 
 /// An architecture that configurations are read for.
@@ -25,10 +32,27 @@ pub struct Family {
 }
 
 /// The architectures, in the order of help texts.
-pub const FAMILIES: &[Family] = &[Family {
-    model_type: "bert",
-    resolve: bert::resolve,
-}];
+pub const FAMILIES: &[Family] = &[
+    Family {
+        model_type: "bert",
+        resolve: bert::resolve,
+    },
+    Family {
+        model_type: "roberta",
+        resolve: roberta::resolve,
+    },
+    Family {
+        model_type: "xlm-roberta",
+        resolve: roberta::resolve,
+    },
+    Family {
+        model_type: "distilbert",
+        resolve: distilbert::resolve,
+    },
+];
+
+/// Who keeps the original models on the hub, which are known without them, too.
+const OWNERS: &[&str] = &["google-bert/", "FacebookAI/", "distilbert/"];
 
 /// Why a configuration is no model. Each text says what, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -119,8 +143,8 @@ impl ModelConfig {
     /// # Errors
     /// The nearest known names.
     pub fn known(name: &str) -> Result<Self, UnknownModel> {
-        // The hub keeps the original models under an owner of their own, too.
-        let bare = name.strip_prefix("google-bert/").unwrap_or(name);
+        let bare = OWNERS.iter().find_map(|owner| name.strip_prefix(owner));
+        let bare = bare.unwrap_or(name);
         let known = KNOWN.iter().find(|k| k.name.eq_ignore_ascii_case(bare));
         known.map(Known::config).ok_or_else(|| {
             let mut nearest: Vec<(f64, &str)> = KNOWN
@@ -149,6 +173,8 @@ impl ModelConfig {
     pub fn to_json(&self) -> Value {
         let mut json = match self {
             Self::Bert(config) => serde_json::json!(config),
+            Self::Roberta(config) => serde_json::json!(config),
+            Self::DistilBert(config) => serde_json::json!(config),
         };
         json["model_type"] = self.model_type().into();
         json
@@ -158,6 +184,8 @@ impl ModelConfig {
     pub fn vocab_size(&self) -> u64 {
         match self {
             Self::Bert(config) => config.vocab_size,
+            Self::Roberta(config) => config.encoder.vocab_size,
+            Self::DistilBert(config) => config.vocab_size,
         }
     }
 
@@ -165,6 +193,8 @@ impl ModelConfig {
     pub fn num_labels(&self) -> u64 {
         match self {
             Self::Bert(config) => config.num_labels,
+            Self::Roberta(config) => config.encoder.num_labels,
+            Self::DistilBert(config) => config.num_labels,
         }
     }
 
@@ -172,6 +202,17 @@ impl ModelConfig {
     pub fn max_sequence(&self) -> u64 {
         match self {
             Self::Bert(config) => config.max_position_embeddings,
+            Self::Roberta(config) => config.max_sequence(),
+            Self::DistilBert(config) => config.max_position_embeddings,
+        }
+    }
+
+    /// Width of one head of attention.
+    pub fn head_width(&self) -> u64 {
+        match self {
+            Self::Bert(config) => config.head_width(),
+            Self::Roberta(config) => config.encoder.head_width(),
+            Self::DistilBert(config) => config.dim / config.n_heads,
         }
     }
 
@@ -179,6 +220,16 @@ impl ModelConfig {
     pub fn model_type(&self) -> &'static str {
         match self {
             Self::Bert(_) => "bert",
+            Self::Roberta(_) => "roberta",
+            Self::DistilBert(_) => "distilbert",
+        }
+    }
+
+    /// Whether a batch has token types.
+    pub fn has_token_types(&self) -> bool {
+        match self {
+            Self::Bert(_) | Self::Roberta(_) => true,
+            Self::DistilBert(_) => false,
         }
     }
 }

@@ -4,19 +4,20 @@
 //! Source of the structure: `modeling_bert.py` of transformers 5. The decoder of the masked
 //! language model is the word embedding table itself, as there.
 
-use super::Inputs;
-use crate::backend::{Activation, Attended, Backend, Heads, Init, LayerNorm, Linear};
+use super::encoder::{self, Layers, pool};
+use super::masked_lm::{self, MaskedLm};
+use super::parameters::Maker;
+use super::{Frame, Inputs, Output, part};
+use crate::backend::{Backend, BiasOf, LayerNorm, Linear};
 use crate::config::bert::Config;
-use crate::timeline::Scope;
 use crate::workload::Task;
-use std::rc::Rc;
 
 /// A built BERT.
 #[derive(Debug)]
 pub struct Bert<T> {
     config: Config,
     embeddings: Embeddings<T>,
-    layers: Vec<Rc<Layer<T>>>,
+    layers: Layers<T>,
     head: Head<T>,
 }
 
@@ -31,29 +32,13 @@ struct Embeddings<T> {
 }
 
 #[derive(Debug)]
-struct Layer<T> {
-    query: Linear<T>,
-    key: Linear<T>,
-    value: Linear<T>,
-    attention_output: Linear<T>,
-    attention_norm: LayerNorm<T>,
-    intermediate: Linear<T>,
-    output: Linear<T>,
-    output_norm: LayerNorm<T>,
-}
-
-#[derive(Debug)]
 enum Head<T> {
     Pooler(Linear<T>),
     Classifier {
         pooler: Linear<T>,
         classifier: Linear<T>,
     },
-    MaskedLm {
-        transform: Linear<T>,
-        norm: LayerNorm<T>,
-        decoder: Linear<T>,
-    },
+    MaskedLm(MaskedLm<T>),
 }
 
 /// Makes the parameters in the order of the constructors, weight before bias.
@@ -65,18 +50,18 @@ pub fn build<B: Backend>(
     config: &Config,
     task: Task,
 ) -> Result<Bert<B::Tensor>, B::Error> {
-    let make = Maker { backend, config };
+    let make = Maker {
+        backend,
+        hidden: config.hidden_size,
+        deviation: config.initializer_range,
+        eps: config.layer_norm_eps,
+    };
     // A model with a head keeps the encoder under a name of its own.
     let encoder = if task == Task::Base { "" } else { "bert." };
-    let embeddings = make.embeddings(&format!("{encoder}embeddings"))?;
-    let layers = (0..config.num_hidden_layers)
-        .map(|i| {
-            backend.within(layer_scope(i), || {
-                make.layer(&format!("{encoder}encoder.layer.{i}"))
-                    .map(Rc::new)
-            })
-        })
-        .collect::<Result<_, _>>()?;
+    let embeddings = backend.within(part("embeddings"), || {
+        embeddings(&make, config, &format!("{encoder}embeddings"))
+    })?;
+    let layers = encoder::build(&make, config, encoder)?;
     let h = config.hidden_size;
     let pooler = match task {
         Task::MaskedLm => None,
@@ -92,18 +77,14 @@ pub fn build<B: Backend>(
         },
         (_, Some(pooler)) => Head::Pooler(pooler),
         (_, None) => {
-            let ((transform, norm), decoder) =
-                backend.tied_decoder(&embeddings.word, "cls.predictions.bias", || {
-                    Ok((
-                        make.linear("cls.predictions.transform.dense", h, h)?,
-                        make.norm("cls.predictions.transform.LayerNorm")?,
-                    ))
-                })?;
-            Head::MaskedLm {
-                transform,
-                norm,
-                decoder,
-            }
+            let names = masked_lm::Names {
+                transform: "cls.predictions.transform.dense",
+                norm: "cls.predictions.transform.LayerNorm",
+                bias: "cls.predictions.bias",
+                bias_of: BiasOf::Head,
+            };
+            let table = &embeddings.word;
+            Head::MaskedLm(MaskedLm::build(&make, table, config.hidden_act, &names)?)
         }
     };
     Ok(Bert {
@@ -114,100 +95,26 @@ pub fn build<B: Backend>(
     })
 }
 
-fn layer_scope(index: u64) -> Scope {
-    Scope {
-        module: "encoder.layer",
-        index: Some(index as u32),
-    }
+fn embeddings<B: Backend>(
+    make: &Maker<'_, B>,
+    config: &Config,
+    name: &str,
+) -> Result<Embeddings<B::Tensor>, B::Error> {
+    let positions = config.max_position_embeddings;
+    Ok(Embeddings {
+        word: make.table(&format!("{name}.word_embeddings"), config.vocab_size)?,
+        position: make.table(&format!("{name}.position_embeddings"), positions)?,
+        token_type: make.table(
+            &format!("{name}.token_type_embeddings"),
+            config.type_vocab_size,
+        )?,
+        norm: make.norm(&format!("{name}.LayerNorm"))?,
+        positions: make.backend.ids_buffer("position_ids", positions)?,
+        token_types: make.backend.ids_buffer("token_type_ids", positions)?,
+    })
 }
 
-struct Maker<'a, B> {
-    backend: &'a B,
-    config: &'a Config,
-}
-
-impl<B: Backend> Maker<'_, B> {
-    fn table(&self, name: &str, rows: u64) -> Result<B::Tensor, B::Error> {
-        let init = Init::Normal(self.config.initializer_range);
-        self.backend
-            .parameter(name, &[rows, self.config.hidden_size], init)
-    }
-
-    fn linear(&self, name: &str, from: u64, to: u64) -> Result<Linear<B::Tensor>, B::Error> {
-        let init = Init::Normal(self.config.initializer_range);
-        Ok(Linear {
-            weight: self
-                .backend
-                .parameter(&format!("{name}.weight"), &[to, from], init)?,
-            bias: self
-                .backend
-                .parameter(&format!("{name}.bias"), &[to], Init::Zeros)?,
-        })
-    }
-
-    fn norm(&self, name: &str) -> Result<LayerNorm<B::Tensor>, B::Error> {
-        let shape = [self.config.hidden_size];
-        Ok(LayerNorm {
-            weight: self
-                .backend
-                .parameter(&format!("{name}.weight"), &shape, Init::Ones)?,
-            bias: self
-                .backend
-                .parameter(&format!("{name}.bias"), &shape, Init::Zeros)?,
-            eps: self.config.layer_norm_eps,
-        })
-    }
-
-    fn embeddings(&self, name: &str) -> Result<Embeddings<B::Tensor>, B::Error> {
-        let c = self.config;
-        self.backend.within(
-            Scope {
-                module: "embeddings",
-                index: None,
-            },
-            || {
-                Ok(Embeddings {
-                    word: self.table(&format!("{name}.word_embeddings.weight"), c.vocab_size)?,
-                    position: self.table(
-                        &format!("{name}.position_embeddings.weight"),
-                        c.max_position_embeddings,
-                    )?,
-                    token_type: self.table(
-                        &format!("{name}.token_type_embeddings.weight"),
-                        c.type_vocab_size,
-                    )?,
-                    norm: self.norm(&format!("{name}.LayerNorm"))?,
-                    positions: self
-                        .backend
-                        .ids_buffer("position_ids", c.max_position_embeddings)?,
-                    token_types: self
-                        .backend
-                        .ids_buffer("token_type_ids", c.max_position_embeddings)?,
-                })
-            },
-        )
-    }
-
-    fn layer(&self, name: &str) -> Result<Layer<B::Tensor>, B::Error> {
-        let (h, i) = (self.config.hidden_size, self.config.intermediate_size);
-        Ok(Layer {
-            query: self.linear(&format!("{name}.attention.self.query"), h, h)?,
-            key: self.linear(&format!("{name}.attention.self.key"), h, h)?,
-            value: self.linear(&format!("{name}.attention.self.value"), h, h)?,
-            attention_output: self.linear(&format!("{name}.attention.output.dense"), h, h)?,
-            attention_norm: self.norm(&format!("{name}.attention.output.LayerNorm"))?,
-            intermediate: self.linear(&format!("{name}.intermediate.dense"), h, i)?,
-            output: self.linear(&format!("{name}.output.dense"), i, h)?,
-            output_norm: self.norm(&format!("{name}.output.LayerNorm"))?,
-        })
-    }
-}
-
-/// The output of a head, and the sequence where it is held longer.
-pub type Output<B> = (<B as Backend>::Tensor, Option<<B as Backend>::Tensor>);
-
-/// The output of the head: `[B, H]` pooled, `[B, labels]` or `[B, S, V]` logits. With it, what the
-/// model's frame holds until the loss is computed.
+/// The output of the head: `[B, H]` pooled, `[B, labels]` or `[B, S, V]` logits.
 ///
 /// # Errors
 /// The backend's.
@@ -218,8 +125,7 @@ pub fn forward<B: Backend>(
     seq: u64,
 ) -> Result<Output<B>, B::Error> {
     let (sequence, frame) = encode(backend, model, inputs, seq)?;
-    let held = backend.held(&sequence);
-    let config = &model.config;
+    let mut held: Vec<B::Tensor> = backend.held(&sequence).into_iter().collect();
     let output = match &model.head {
         Head::Pooler(pooler) => {
             let pooled = pool(backend, pooler, &sequence)?;
@@ -229,59 +135,19 @@ pub fn forward<B: Backend>(
         Head::Classifier { pooler, classifier } => {
             let pooled = pool(backend, pooler, &sequence)?;
             drop(frame);
-            let scope = Scope {
-                module: "classifier",
-                index: None,
-            };
-            backend.within(scope, || {
-                let pooled = backend.dropout(pooled, config.classifier_dropout)?;
+            backend.within(part("classifier"), || {
+                let pooled = backend.dropout(pooled, model.config.classifier_dropout)?;
+                held.extend(backend.held(&pooled));
                 backend.linear(&pooled, classifier)
             })?
         }
-        Head::MaskedLm {
-            transform,
-            norm,
-            decoder,
-        } => {
+        Head::MaskedLm(head) => {
             drop(frame);
-            let scope = Scope {
-                module: "cls.predictions",
-                index: None,
-            };
-            backend.within(scope, || {
-                let mut hidden = backend.linear(&sequence, transform)?;
-                hidden = backend.activation(&hidden, config.hidden_act)?;
-                hidden = backend.layer_norm(&hidden, norm)?;
-                backend.linear(&hidden, decoder)
-            })?
+            backend.within(part("cls.predictions"), || head.forward(backend, &sequence))?
         }
     };
     Ok((output, held))
 }
-
-fn pool<B: Backend>(
-    backend: &B,
-    pooler: &Linear<B::Tensor>,
-    sequence: &B::Tensor,
-) -> Result<B::Tensor, B::Error> {
-    backend.within(
-        Scope {
-            module: "pooler",
-            index: None,
-        },
-        || {
-            let first = backend.first_token(sequence)?;
-            let pooled = backend.linear(&first, pooler)?;
-            backend.activation(&pooled, Activation::Tanh)
-        },
-    )
-}
-
-/// Attention's result, and the weights where they are held to the end of the layer.
-type AttendedLayer<B> = (<B as Backend>::Tensor, Option<<B as Backend>::Tensor>);
-
-/// What the frame of the encoder holds until its pooler is done, in the order of its locals.
-type Frame<B> = (Option<<B as Backend>::Mask>, Option<<B as Backend>::Tensor>);
 
 /// The last layer's output, `[B, S, H]`, which every head starts from.
 ///
@@ -293,31 +159,10 @@ pub fn encode<B: Backend>(
     inputs: &Inputs<B::Tensor>,
     seq: u64,
 ) -> Result<(B::Tensor, Frame<B>), B::Error> {
-    let (mut hidden, mask) = backend.within(
-        Scope {
-            module: "embeddings",
-            index: None,
-        },
-        || {
-            let hidden = embed(backend, model, inputs, seq)?;
-            Ok((hidden, backend.padding_mask(&inputs.attention_mask)?))
-        },
-    )?;
-    let frame = (backend.held(&mask), backend.held(&hidden));
-    for (i, layer) in model.layers.iter().enumerate() {
-        let (config, layer, mask) = (model.config.clone(), layer.clone(), mask.clone());
-        hidden = backend.within(layer_scope(i as u64), || {
-            backend.layer(&hidden, move |backend, hidden| {
-                let (attended, weights) = attend(backend, &config, &layer, hidden, &mask)?;
-                let held = backend.held(&attended);
-                let output = feed_forward(backend, &config, &layer, attended)?;
-                drop(weights);
-                drop(held);
-                Ok(output)
-            })
-        })?;
-    }
-    Ok((hidden, frame))
+    let (config, layers) = (&model.config, &model.layers);
+    encoder::encode(backend, config, layers, &inputs.attention_mask, || {
+        embed(backend, model, inputs, seq)
+    })
 }
 
 fn embed<B: Backend>(
@@ -329,6 +174,7 @@ fn embed<B: Backend>(
     let tables = &model.embeddings;
     let type_ids = backend.token_types(
         &inputs.input_ids,
+        None,
         inputs.token_type_ids.as_ref(),
         tables.token_types.as_ref(),
     )?;
@@ -341,54 +187,4 @@ fn embed<B: Backend>(
     let embeddings = backend.dropout(embeddings, model.config.hidden_dropout_prob)?;
     drop((words, type_ids, types, positions));
     Ok(embeddings)
-}
-
-fn attend<B: Backend>(
-    backend: &B,
-    config: &Config,
-    layer: &Layer<B::Tensor>,
-    hidden: &B::Tensor,
-    mask: &B::Mask,
-) -> Result<AttendedLayer<B>, B::Error> {
-    let n = config.num_attention_heads;
-    let heads = Heads {
-        query: backend.project(hidden, &layer.query, n)?,
-        key: backend.project(hidden, &layer.key, n)?,
-        value: backend.project(hidden, &layer.value, n)?,
-        heads: n,
-    };
-    let Attended { context, weights } =
-        backend.attention(heads, mask, config.attention_probs_dropout_prob)?;
-    let held_context = backend.held(&context);
-    let mut output = backend.linear(&context, &layer.attention_output)?;
-    drop(context);
-    output = backend.dropout(output, config.hidden_dropout_prob)?;
-    let sum = backend.add(&output, hidden)?;
-    let held_output = backend.held(&output);
-    drop(output);
-    let normed = backend.layer_norm(&sum, &layer.attention_norm)?;
-    drop(sum);
-    drop((held_output, held_context));
-    Ok((normed, weights))
-}
-
-fn feed_forward<B: Backend>(
-    backend: &B,
-    config: &Config,
-    layer: &Layer<B::Tensor>,
-    attended: B::Tensor,
-) -> Result<B::Tensor, B::Error> {
-    let mut inner = backend.linear(&attended, &layer.intermediate)?;
-    inner = backend.activation(&inner, config.hidden_act)?;
-    let mut output = backend.linear(&inner, &layer.output)?;
-    let held_inner = backend.held(&inner);
-    drop(inner);
-    output = backend.dropout(output, config.hidden_dropout_prob)?;
-    let sum = backend.add(&output, &attended)?;
-    let held_output = backend.held(&output);
-    drop((output, attended));
-    let normed = backend.layer_norm(&sum, &layer.output_norm)?;
-    drop(sum);
-    drop((held_output, held_inner));
-    Ok(normed)
 }

@@ -4,6 +4,11 @@
 //! when a tensor dies; the names of parameters are the hub's.
 
 pub mod bert;
+pub mod distilbert;
+mod encoder;
+mod masked_lm;
+mod parameters;
+pub mod roberta;
 
 use crate::backend::Backend;
 use crate::config::ModelConfig;
@@ -28,6 +33,36 @@ pub struct Inputs<T> {
 pub enum Model<T> {
     /// BERT with one of its heads.
     Bert(bert::Bert<T>),
+    /// RoBERTa with one of its heads.
+    Roberta(roberta::Roberta<T>),
+    /// DistilBERT with one of its heads.
+    DistilBert(distilbert::DistilBert<T>),
+}
+
+/// The output of a head, and what the model's frame holds until the loss is computed, in the order
+/// in which it dies.
+pub type Output<B> = (<B as Backend>::Tensor, Vec<<B as Backend>::Tensor>);
+
+/// What the frame of an encoder holds while its layers run, in the order of its locals.
+pub type Frame<B> = (Option<<B as Backend>::Mask>, Option<<B as Backend>::Tensor>);
+
+/// Attention's result, and the weights where they are held to the end of the layer.
+type AttendedLayer<B> = (<B as Backend>::Tensor, Option<<B as Backend>::Tensor>);
+
+/// A part of a model that there is one of.
+fn part(module: &'static str) -> Scope {
+    Scope {
+        module,
+        index: None,
+    }
+}
+
+/// One of the layers.
+fn numbered(module: &'static str, index: usize) -> Scope {
+    Scope {
+        module,
+        index: Some(index as u32),
+    }
 }
 
 /// Makes the parameters of a model.
@@ -41,6 +76,10 @@ pub fn build<B: Backend>(
 ) -> Result<Model<B::Tensor>, B::Error> {
     match config {
         ModelConfig::Bert(config) => bert::build(backend, config, task).map(Model::Bert),
+        ModelConfig::Roberta(config) => roberta::build(backend, config, task).map(Model::Roberta),
+        ModelConfig::DistilBert(config) => {
+            distilbert::build(backend, config, task).map(Model::DistilBert)
+        }
     }
 }
 
@@ -57,19 +96,15 @@ pub fn forward<B: Backend>(
 ) -> Result<B::Tensor, B::Error> {
     let (output, held) = match model {
         Model::Bert(model) => bert::forward(backend, model, inputs, seq)?,
+        Model::Roberta(model) => roberta::forward(backend, model, inputs)?,
+        Model::DistilBert(model) => distilbert::forward(backend, model, inputs, seq)?,
     };
     let result = match mode {
         Mode::Infer => Ok(output.clone()),
-        Mode::Train => backend.within(
-            Scope {
-                module: "loss",
-                index: None,
-            },
-            || match &inputs.labels {
-                Some(labels) => backend.cross_entropy(&output, labels),
-                None => backend.mean_square(&output),
-            },
-        ),
+        Mode::Train => backend.within(part("loss"), || match &inputs.labels {
+            Some(labels) => backend.cross_entropy(&output, labels),
+            None => backend.mean_square(&output),
+        }),
     };
     drop(held);
     drop(output);

@@ -11,7 +11,7 @@ use crate::candle;
 use crate::config::ModelConfig;
 use crate::context::{Context, context};
 use crate::pace;
-use crate::shadow::candle::{Flavour, run};
+use crate::shadow::candle::{Flavour, RunError, run};
 use crate::shadow::torch::Process;
 use crate::timeline::{Phase, Timeline, highest};
 use crate::workload::{
@@ -85,6 +85,15 @@ pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), P
         context,
     };
     Ok((foreseen, timeline))
+}
+
+impl From<RunError> for PredictError {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::TooLarge(error) => error.into(),
+            RunError::NotFollowed(_) => Self::Workload(error.to_string()),
+        }
+    }
 }
 
 /// No card has so much: what lies beyond is not replayed.

@@ -41,16 +41,27 @@ pub struct ShadowGrads(backprop::GradStore);
 /// An optimizer of the shadow.
 pub struct ShadowOptimizer(nn::Optimizer);
 
+/// Why a run has no timeline.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// A size does not fit in 64 bits.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
+    /// A stock model that is not followed.
+    #[error("of the stock models of candle-transformers only BertModel is predicted, not {0}")]
+    NotFollowed(&'static str),
+}
+
 /// Runs `steps` steps of a workload in the shadow.
 ///
 /// # Errors
-/// [`TooLarge`] where a size does not fit in 64 bits.
+/// A size that does not fit in 64 bits, or a stock model that is not followed.
 pub fn run(
     config: &ModelConfig,
     workload: &Workload,
     flavour: Flavour,
     steps: u32,
-) -> Result<(Timeline, Outcome), TooLarge> {
+) -> Result<(Timeline, Outcome), RunError> {
     let shadow = Shadow(Device::new(flavour));
     let outcome = match workload.code {
         Code::Vramcast => match crate::candle::run(&shadow, config, workload, steps) {
@@ -60,6 +71,9 @@ pub fn run(
         Code::CandleTransformers => match config {
             ModelConfig::Bert(config) => {
                 stock_bert::run(&shadow.0, config, workload.batch, workload.seq, steps)
+            }
+            ModelConfig::Roberta(_) | ModelConfig::DistilBert(_) => {
+                return Err(RunError::NotFollowed(config.model_type()));
             }
         },
     };
@@ -129,6 +143,19 @@ impl Candle for Shadow {
 
     fn to_f32(&self, x: &ShadowTensor) -> Made {
         made(x.0.to_dtype(DType::F32))
+    }
+
+    fn to_u32(&self, x: &ShadowTensor) -> Made {
+        made(x.0.to_dtype(DType::U32))
+    }
+
+    fn ne(&self, x: &ShadowTensor, _: u32) -> Made {
+        let scalar = self.0.tensor(dims(&[]), x.0.dtype(), "scalar");
+        made(x.0.cmp(&scalar.broadcast_as(x.0.dims())))
+    }
+
+    fn mul(&self, x: &ShadowTensor, y: &ShadowTensor) -> Made {
+        made(x.0.mul(&y.0))
     }
 
     fn affine(&self, x: &ShadowTensor, _: f64, _: f64) -> Made {

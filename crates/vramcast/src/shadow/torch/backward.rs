@@ -4,6 +4,7 @@
 use super::autograd::Node;
 use super::kernels::Blocks;
 use super::layout::{Layout, elements};
+use super::reduction;
 use super::tensor::{Device, Tensor};
 use crate::dtype::DType;
 
@@ -235,11 +236,7 @@ fn embedding(device: &Device, node: &Node, grad: &Tensor) -> Tensor {
     drop(device.bytes(sort, "radix sort"));
     drop(range);
     let out = device.tensor(table, grad.dtype(), "embedding_dense_backward");
-    // cub's scans keep 16 bytes a tile; tiles as large as the traces allow.
-    let scan = |items: u64, tile: u64| {
-        let bytes = 255 + (16 * (48 + items.div_ceil(tile))).next_multiple_of(256);
-        drop(device.bytes(bytes, "scan"));
-    };
+    let scan = |items, tile| drop(device.bytes(reduction::scan(items, tile), "scan"));
     let segments = ids(n);
     let count = ids(1);
     let unique = ids(n);

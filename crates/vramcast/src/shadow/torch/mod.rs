@@ -22,7 +22,7 @@ mod reduction;
 mod tensor;
 mod trace;
 
-use crate::backend::{Activation, Attended, Backend, Heads, Init, LayerNorm, Linear};
+use crate::backend::{Activation, Attended, Backend, BiasOf, Heads, Init, LayerNorm, Linear};
 use crate::bytes::TooLarge;
 use crate::config::ModelConfig;
 use crate::dtype::DType;
@@ -110,8 +110,7 @@ fn check_head(
     dtype: DType,
     profile: &Profile,
 ) -> Result<(), RunError> {
-    let ModelConfig::Bert(config) = config;
-    let width = config.hidden_size / config.num_attention_heads;
+    let width = config.head_width();
     let half = autocast(workload.precision).unwrap_or(dtype) != DType::F32;
     let masked = workload.padding && workload.batch > 1;
     let flash = half && !masked && profile.card.compute_capability.0 >= 8;
@@ -352,26 +351,45 @@ impl Backend for Shadow {
     }
 
     /// The constructor makes a decoder of its own, then `tie_weights` of transformers replaces its
-    /// weight by the table and its bias by the head's, both biases padded to the vocabulary first.
+    /// weight by the table, and its bias by the head's where the head has one. The bias is padded to
+    /// the vocabulary, as it may be, each time that a parameter of the decoder is tied.
     fn tied_decoder<R>(
         &self,
         table: &Tensor,
         _: &str,
+        bias_of: BiasOf,
         transform: impl FnOnce() -> Result<R, Infallible>,
     ) -> Result<(R, Linear<Tensor>), Infallible> {
-        let place = self.parameters.borrow().len();
-        self.parameters.borrow_mut().push(None);
-        let transform = transform()?;
-        let bias_shape = &table.dims()[..1];
-        let weight = self.fresh_parameter(table.dims());
-        let own_bias = self.fresh_parameter(bias_shape);
-        let head_bias = self.fresh_parameter(bias_shape);
-        drop(weight);
-        let padded = self.fresh_parameter(bias_shape);
-        drop(own_bias);
-        drop(padded);
-        let bias = self.fresh_parameter(bias_shape);
-        drop(head_bias);
+        let keep_place = || {
+            self.parameters.borrow_mut().push(None);
+            self.parameters.borrow().len() - 1
+        };
+        let make_bias = || self.fresh_parameter(&table.dims()[..1]);
+        let (transform, place, bias) = match bias_of {
+            BiasOf::Head => {
+                let place = keep_place();
+                let transform = transform()?;
+                let weight = self.fresh_parameter(table.dims());
+                let own_bias = make_bias();
+                let head_bias = make_bias();
+                drop(weight);
+                let padded = make_bias();
+                drop(own_bias);
+                drop(padded);
+                let bias = make_bias();
+                drop(head_bias);
+                (transform, place, bias)
+            }
+            BiasOf::Decoder => {
+                let transform = transform()?;
+                let weight = self.fresh_parameter(table.dims());
+                let own_bias = make_bias();
+                drop(weight);
+                let bias = make_bias();
+                drop(own_bias);
+                (transform, keep_place(), bias)
+            }
+        };
         let bias = self.as_parameter(bias);
         self.parameters.borrow_mut()[place] = Some(bias.clone());
         let decoder = Linear {
@@ -413,12 +431,20 @@ impl Backend for Shadow {
             .checkpointed(hidden, Rc::new(again), || layer(self, hidden))
     }
 
-    /// A row gathered from the model's zeros, seen once for each sequence.
-    fn token_types(&self, ids: &Tensor, given: Option<&Tensor>, _: Option<&Tensor>) -> Made {
+    /// Gathered from the model's zeros: for each position, or a row that is seen once for each
+    /// sequence.
+    fn token_types(
+        &self,
+        ids: &Tensor,
+        positions: Option<&Tensor>,
+        given: Option<&Tensor>,
+        _: Option<&Tensor>,
+    ) -> Made {
         let device = self.begin();
-        Ok(match given {
-            Some(given) => given.clone(),
-            None => {
+        Ok(match (given, positions) {
+            (Some(given), _) => given.clone(),
+            (None, Some(positions)) => device.tensor(positions.dims(), DType::I64, "gather"),
+            (None, None) => {
                 let row = device.tensor(&[1, ids.dims()[1]], DType::I64, "gather");
                 row.viewed(row.layout().expand(ids.dims()))
             }
@@ -435,6 +461,10 @@ impl Backend for Shadow {
         let out = device.tensor(&[1, seq, table.dims()[1]], table.dtype(), "embedding");
         let positions = table.viewed(Layout::contiguous(&[1, seq]));
         Ok(device.record(out, Kind::Embedding, &[table], vec![positions]))
+    }
+
+    fn padded_positions(&self, ids: &Tensor, _: u64) -> Made {
+        Ok(self.begin().padded_positions(ids))
     }
 
     fn padding_mask(&self, mask: &Tensor) -> Result<Option<Tensor>, Infallible> {
@@ -515,11 +545,16 @@ mod tests {
     use crate::workload::Runtime;
     use strum::VariantNames;
 
-    fn tiny() -> ModelConfig {
-        ModelConfig::from_json(
-            r#"{"model_type": "bert", "vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2,
-                "num_attention_heads": 4, "intermediate_size": 48, "max_position_embeddings": 24}"#,
-        )
+    const FAMILIES: [&str; 3] = ["bert", "roberta", "distilbert"];
+
+    /// The same sizes in the words of every family.
+    fn tiny(family: &str) -> ModelConfig {
+        ModelConfig::from_json(&format!(
+            r#"{{"model_type": "{family}", "vocab_size": 60, "max_position_embeddings": 24,
+                "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+                "intermediate_size": 48, "dim": 32, "n_layers": 2, "n_heads": 4,
+                "hidden_dim": 48}}"#
+        ))
         .unwrap()
     }
 
@@ -559,14 +594,23 @@ mod tests {
 
     #[test]
     fn every_step_but_the_first_does_the_same() {
-        for workload in workloads() {
-            let live_after = |steps| {
-                let run = run(&tiny(), &workload, Profile::TRACED, Process::Fresh, steps).unwrap();
-                let last = run.timeline.events.len() - 1;
-                run.timeline.live_at(last).iter().sum::<u64>()
-            };
-            let (second, third) = (live_after(2), live_after(3));
-            assert_eq!(second, third, "{}", workload.describe());
+        for family in FAMILIES {
+            for workload in workloads() {
+                let live_after = |steps| {
+                    let run = run(
+                        &tiny(family),
+                        &workload,
+                        Profile::TRACED,
+                        Process::Fresh,
+                        steps,
+                    )
+                    .unwrap();
+                    let last = run.timeline.events.len() - 1;
+                    run.timeline.live_at(last).iter().sum::<u64>()
+                };
+                let (second, third) = (live_after(2), live_after(3));
+                assert_eq!(second, third, "{family} {}", workload.describe());
+            }
         }
     }
 
@@ -579,7 +623,7 @@ mod tests {
             1 << 40,
             1 << 40,
         );
-        let error = run(&tiny(), &workload, Profile::TRACED, Process::Fresh, 1).unwrap_err();
+        let error = run(&tiny("bert"), &workload, Profile::TRACED, Process::Fresh, 1).unwrap_err();
         assert_eq!(error, RunError::TooLarge(TooLarge));
     }
 }

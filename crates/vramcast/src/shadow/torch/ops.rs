@@ -112,6 +112,33 @@ impl Device {
         self.record(out, Kind::Embedding, &[table], vec![ids.clone()])
     }
 
+    /// `create_position_ids_from_input_ids` of transformers.
+    pub(super) fn padded_positions(&self, ids: &Tensor) -> Tensor {
+        let of = |dtype| self.tensor(ids.dims(), dtype, "positions");
+        let not_padding = of(DType::Bool);
+        let tokens = of(DType::I32);
+        drop(not_padding);
+        let sums = of(DType::I64);
+        let wide = of(DType::I64);
+        // A single sequence is summed by cub (ATen, cuda/ScanUtils.cuh, `scan_dim`).
+        if ids.dims()[0] == 1 {
+            let bytes = reduction::scan(ids.elements(), 4608);
+            drop(self.bytes(bytes, "scan"));
+        }
+        drop(wide);
+        let narrowed = of(DType::I32);
+        drop(sums);
+        let shifted = of(DType::I32);
+        drop(narrowed);
+        let numbers = of(DType::I32);
+        drop(shifted);
+        let widened = of(DType::I64);
+        let positions = of(DType::I64);
+        drop(widened);
+        drop((tokens, numbers));
+        positions
+    }
+
     /// `linear`: more than two dimensions are folded by views (ATen, Linear.cpp,
     /// `_flatten_nd_linear`).
     pub(super) fn linear(&self, x: &Tensor, weight: &Tensor, bias: &Tensor) -> Tensor {

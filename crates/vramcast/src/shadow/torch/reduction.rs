@@ -1,7 +1,13 @@
-//! The staging buffers of PyTorch's reductions, which depend on the card (ATen, cuda/Reduce.cuh,
+//! The staging buffers of PyTorch's reductions and scans. Those of reductions depend on the card (ATen, cuda/Reduce.cuh,
 //! `setReduceConfig`; as traced).
 
 use super::Card;
+
+/// Bytes of the buffer that cub's scan of so many items makes: 16 a tile. Tiles are as large as the
+/// traces allow.
+pub(super) fn scan(items: u64, tile: u64) -> u64 {
+    255 + (16 * (48 + items.div_ceil(tile))).next_multiple_of(256)
+}
 
 /// Bytes of the two buffers that a sum of `[rows, columns]` over its rows makes beside its output,
 /// where several blocks share one output.
