@@ -3,7 +3,7 @@
 use super::autograd::Edge;
 use super::backward::Kind;
 use super::layout::Layout;
-use super::reduction;
+use super::reduction::Over;
 use super::tensor::{Device, Tensor};
 use crate::dtype::DType;
 
@@ -95,11 +95,12 @@ impl Device {
         let out = self.tensor(dims, x.dtype(), "sum");
         let columns = out.elements();
         let rows = x.elements() / columns.max(1);
-        if let Some((partial, counters)) = reduction::staging(&self.0.card, rows, columns) {
-            let partial = self.bytes(partial, "sum");
-            let counters = self.bytes(counters, "sum");
-            drop((counters, partial));
-        }
+        let over = if columns == 1 {
+            Over::Columns
+        } else {
+            Over::Rows
+        };
+        self.stage(over, rows, columns, "sum");
         out
     }
 
