@@ -1,7 +1,8 @@
 //! The shadow against PyTorch on an H200: every allocation and free of whole runs, in order.
 //!
 //! `reports/records/torch-h200-fresh*.jsonl.gz` hold the traces of runs alone in a process,
-//! `torch-h200-attributed.jsonl.gz` those of models of two layers.
+//! `torch-h200-attributed.jsonl.gz` those of models of two layers, and
+//! `torch-h200-loading-and-trainer.jsonl.gz` what `from_pretrained` and HF Trainer add.
 
 #![allow(
     clippy::disallowed_methods,
@@ -21,8 +22,8 @@ use vramcast::alloc::caching::{AddressOrder, CachingAllocator, Conf, Limits};
 use vramcast::config::ModelConfig;
 use vramcast::sequence::{Seen, first_difference_but};
 use vramcast::shadow::torch::{Card, Run, run};
-use vramcast::timeline::{Event, Phase, Timeline};
-use vramcast::workload::{Mode, Precision, Runtime, Workload};
+use vramcast::timeline::{Category, Event, Phase, Timeline};
+use vramcast::workload::{Loop, Mode, Optimizer, Placement, Precision, Runtime, Task, Workload};
 
 /// The records of a file, one object a line.
 fn records(file: &str) -> Vec<Value> {
@@ -65,7 +66,9 @@ fn difference(config: &ModelConfig, workload: &Workload, record: &Value) -> Opti
         Mode::Infer => 2,
     };
     let Run { timeline, n_params } = run(config, workload, Card::H200, steps).unwrap();
-    assert_eq!(record["n_params"], n_params);
+    if let Some(seen) = record.get("n_params") {
+        assert_eq!(*seen, n_params);
+    }
     let mut seen = seen(&record["events"]);
     // The story ends before the model dies: what was seen later may only be frees.
     let memory = |event: &&Event| matches!(event, Event::Alloc(_) | Event::Free(_));
@@ -119,6 +122,13 @@ fn fresh_berts() -> impl Iterator<Item = (String, ModelConfig, Workload, Value)>
     })
 }
 
+/// BERT-base with so many layers.
+fn bert_base(layers: u64) -> ModelConfig {
+    let ModelConfig::Bert(mut config) = ModelConfig::known("bert-base-uncased").unwrap();
+    config.num_hidden_layers = layers;
+    ModelConfig::Bert(config)
+}
+
 #[test]
 fn every_allocation_and_free_of_a_fresh_bert_is_predicted_in_order() {
     let runs = fresh_berts();
@@ -130,8 +140,7 @@ fn every_allocation_and_free_of_an_attributed_bert_is_predicted_in_order() {
     let runs = records("torch-h200-attributed.jsonl.gz").into_iter();
     let runs = runs.filter(|record| record["model"] == "bert-base" && record["lora"].is_null());
     let runs = runs.enumerate().map(|(i, record)| {
-        let ModelConfig::Bert(mut config) = ModelConfig::known("bert-base-uncased").unwrap();
-        config.num_hidden_layers = record["layers"].as_u64().unwrap();
+        let config = bert_base(record["layers"].as_u64().unwrap());
         let field = |name: &str| record[name].clone();
         let task = match record["task"].as_str().unwrap() {
             "cls" => "sequence-classification",
@@ -145,14 +154,119 @@ fn every_allocation_and_free_of_an_attributed_bert_is_predicted_in_order() {
             "accumulation": record["accum"].as_u64().unwrap_or(1), "runtime": Runtime::Torch,
         });
         let workload = serde_json::from_value(workload).unwrap();
-        (
-            format!("run {i}"),
-            ModelConfig::Bert(config),
-            workload,
-            record,
-        )
+        (format!("run {i}"), config, workload, record)
     });
     assert_eq!(count_equal(runs), (19, 0));
+}
+
+/// The records of how weights came to the device and of HF Trainer's loop, by their kind.
+fn loading_and_trainer(kinds: &str) -> impl Iterator<Item = (String, Value)> {
+    let records = records("torch-h200-loading-and-trainer.jsonl.gz").into_iter();
+    records.filter_map(move |record| {
+        let kind = record["kind"].as_str()?.strip_prefix(kinds)?.to_owned();
+        Some((kind, record))
+    })
+}
+
+/// What the records of loading and of the Trainer ran: a classifier on BERT-base with two layers.
+fn classifier() -> Workload {
+    Workload::new(
+        Runtime::Torch,
+        Task::SequenceClassification,
+        Mode::Train,
+        8,
+        128,
+    )
+}
+
+#[test]
+fn every_allocation_and_free_under_the_trainer_is_predicted_in_order() {
+    let runs = loading_and_trainer("trainer_tr_").map(|(kind, record)| {
+        assert_eq!(record["optim"], "OptimizerNames.ADAMW_TORCH_FUSED");
+        let workload = Workload {
+            precision: match kind.contains("bf16") {
+                true => Precision::AmpBf16,
+                false => Precision::Fp32,
+            },
+            checkpointing: kind.ends_with("_ckpt"),
+            accumulation: if kind.ends_with("_acc") { 2 } else { 1 },
+            optimizer: Optimizer::AdamwFused,
+            training_loop: Loop::Trainer,
+            // The Trainer moves a model that was made on the host.
+            placement: Placement::To,
+            ..classifier()
+        };
+        (kind, bert_base(2), workload, record)
+    });
+    assert_eq!(count_equal(runs), (4, 0));
+}
+
+/// What loading a model allocates and frees.
+fn loaded(precision: Precision, placement: Placement) -> Timeline {
+    let workload = Workload {
+        precision,
+        placement,
+        mode: Mode::Infer,
+        ..classifier()
+    };
+    let mut timeline = run(&bert_base(2), &workload, Card::H200, 0)
+        .unwrap()
+        .timeline;
+    let buffers = &timeline.buffers;
+    timeline.events.retain(|event| match *event {
+        Event::Alloc(b) | Event::Free(b) => buffers[b as usize].category != Category::Inputs,
+        Event::Begin(_) | Event::Synchronize => false,
+    });
+    timeline
+}
+
+#[test]
+fn every_allocation_of_a_model_that_is_moved_to_the_device_is_predicted_in_order() {
+    let mut moved = 0;
+    for (kind, record) in loading_and_trainer("fp_to") {
+        let timeline = loaded(of_loading(&kind), Placement::To);
+        let difference = first_difference_but(&timeline, &seen(&record["events"]), &[]);
+        assert_eq!(difference, None, "{kind}");
+        moved += 1;
+    }
+    assert_eq!(moved, 2);
+}
+
+/// Threads load the parameters, in an order that differs from run to run: that of their sizes is
+/// not compared. The block before them and the buffers after them have their place.
+#[test]
+fn the_blocks_of_a_model_that_is_loaded_on_the_device_are_predicted() {
+    let mut loaded_there = 0;
+    for (kind, record) in loading_and_trainer("fp_devmap") {
+        let timeline = loaded(of_loading(&kind), Placement::DeviceMap);
+        let predicted = timeline.events.iter().map(|event| match *event {
+            Event::Alloc(b) => Seen::Alloc(timeline.buffers[b as usize].bytes),
+            Event::Free(b) => Seen::Free(b),
+            Event::Begin(_) | Event::Synchronize => unreachable!("only memory is left"),
+        });
+        let sorted = |mut events: Vec<Seen>| {
+            let parameters = 2..events.len() - 2;
+            events[parameters].sort_by_key(|event| match event {
+                Seen::Alloc(bytes) => *bytes,
+                Seen::Free(_) => 0,
+            });
+            events
+        };
+        assert_eq!(
+            sorted(predicted.collect()),
+            sorted(seen(&record["events"])),
+            "{kind}"
+        );
+        loaded_there += 1;
+    }
+    assert_eq!(loaded_there, 2);
+}
+
+fn of_loading(kind: &str) -> Precision {
+    match kind {
+        "bf16" => Precision::Bf16,
+        _ => Precision::Fp32,
+    }
 }
 
 /// Allocated peak and final reserved bytes that the allocator makes of a shadow's timeline, when

@@ -1,34 +1,41 @@
 //! PyTorch 2.11 with transformers 5, without values: every allocation and free, in order.
 //!
 //! `ops` and `attention` have the operations of the forward pass, `backward` what their nodes do,
-//! `autograd` the engine, `optimizer` the steps. The rules are read off the traces in
+//! `autograd` the engine, `optimizer` the steps; `placement` has how the weights come to the device,
+//! `training` and `trainer` the loops. The rules are read off the traces in
 //! `reports/records/torch-h200-*.jsonl.gz`, which `tests/torch_traces.rs` holds them to; a comment
 //! names the source file of PyTorch that explains a rule where one is known.
 //!
 //! Limits. Every tensor of the models here is contiguous where element-wise operations meet it, so
 //! that results keep the strides of their inputs is not followed. Layer norms of more than 32,768
-//! rows and masks of 131,072 elements and more may make staging buffers that were never measured.
-//! Fused attention is that of an H200; other cards choose other kernels.
+//! rows, and masks and labels of 131,072 elements and more, may make staging buffers that were never
+//! measured. Fused attention is that of an H200; other cards choose other kernels. Loss scaling under
+//! the Trainer, and gradients clipped in half precision, follow from their source and were not traced.
 
 mod adafactor;
 mod attention;
 mod autograd;
 mod backward;
+mod clipping;
 mod layout;
 mod ops;
 mod optimizer;
+mod placement;
 mod reduction;
+mod scaler;
 mod tensor;
+mod trainer;
+mod training;
 
 use crate::backend::{Activation, Attended, Backend, Heads, Init, LayerNorm, Linear};
 use crate::bytes::TooLarge;
 use crate::config::ModelConfig;
 use crate::dtype::DType;
-use crate::models::{self, Inputs};
+use crate::models::{Inputs, Model};
 use crate::timeline::{Category, Phase, Scope, Timeline};
-use crate::workload::{Attention, Loop, Mode, Placement, Precision, Task, Workload};
+use crate::workload::{Attention, Loop, Mode, Optimizer, Precision, Task, Workload};
 use backward::Kind;
-use layout::Layout;
+use layout::{Dims, Layout};
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::rc::Rc;
@@ -101,12 +108,7 @@ pub fn run(
     check_head(config, workload)?;
     check_levers(workload)?;
     let device = Device::new(card, workload.mode == Mode::Train);
-    let shadow = Shadow {
-        device: device.clone(),
-        workload: Rc::new(workload.clone()),
-        dtype,
-        parameters: Rc::default(),
-    };
+    let shadow = Shadow::new(device.clone(), Rc::new(workload.clone()), dtype);
     match shadow.run(config, steps) {
         Ok(n_params) => Ok(Run {
             timeline: device.0.tape.finish()?,
@@ -135,14 +137,15 @@ fn check_head(config: &ModelConfig, workload: &Workload) -> Result<(), RunError>
 
 /// Refuses what is not followed.
 fn check_levers(workload: &Workload) -> Result<(), RunError> {
+    let by_trainer = workload.mode == Mode::Train && workload.training_loop == Loop::Trainer;
     let not_followed = [
         (
-            workload.training_loop == Loop::Trainer,
-            "the Trainer's loop",
+            by_trainer && workload.task == Task::Base,
+            "the Trainer's loop over a model that computes no loss",
         ),
         (
-            workload.placement != Placement::OnDevice,
-            "weights that are moved to the device",
+            by_trainer && workload.optimizer == Optimizer::Adafactor,
+            "the Trainer's own Adafactor",
         ),
         (workload.lora_rank > 0, "LoRA"),
         (workload.compile, "torch.compile"),
@@ -162,37 +165,6 @@ fn autocast(precision: Precision) -> Option<DType> {
     }
 }
 
-/// `GradScaler` (torch/amp/grad_scaler.py; as traced), for gradients without an
-/// infinity.
-#[derive(Default)]
-struct Scaler {
-    /// The scale and how long it held.
-    state: Option<[Tensor; 2]>,
-}
-
-impl Scaler {
-    fn scale(&mut self, device: &Device, loss: Tensor) -> Tensor {
-        let scalar = || device.tensor(&[], DType::F32, "grad scaler");
-        self.state.get_or_insert_with(|| [scalar(), scalar()]);
-        device.scale(&loss)
-    }
-
-    /// Before the optimizer's step; what it returns dies in `update`.
-    fn unscale(&self, device: &Device) -> Tensor {
-        let of = |dtype| device.tensor(&[], dtype, "grad scaler");
-        let double = of(DType::I64);
-        let reciprocal = of(DType::I64);
-        drop(double);
-        let inverse = of(DType::F32);
-        drop(reciprocal);
-        let found = of(DType::F32);
-        let found_here = of(DType::F32);
-        drop(of(DType::F32));
-        drop((inverse, found));
-        found_here
-    }
-}
-
 /// The interpreter.
 #[derive(Clone)]
 struct Shadow {
@@ -201,87 +173,61 @@ struct Shadow {
     dtype: DType,
     /// In the order of `Module.parameters`; a place may be kept for one that is made later.
     parameters: Rc<RefCell<Vec<Option<Tensor>>>>,
+    /// Shapes of buffers that are made when the parameters are loaded.
+    late_buffers: Rc<RefCell<Vec<Dims>>>,
+    /// The logits beside a loss, where they are used once more.
+    returned: Rc<RefCell<Option<Tensor>>>,
 }
 
 type Made = Result<Tensor, Infallible>;
 
 impl Shadow {
+    fn new(device: Device, workload: Rc<Workload>, dtype: DType) -> Self {
+        Self {
+            device,
+            workload,
+            dtype,
+            parameters: Rc::default(),
+            late_buffers: Rc::default(),
+            returned: Rc::default(),
+        }
+    }
+
     /// Returns the elements of all parameters.
     fn run(&self, config: &ModelConfig, steps: u32) -> Result<u64, Infallible> {
         let tape = &self.device.0.tape;
-        let workload = &*self.workload;
         tape.begin(Phase::Load);
-        let model = models::build(self, config, workload.task)?;
+        let (model, buffers) = self.place(config)?;
         let parameters: Vec<Tensor> = self.parameters.borrow().iter().flatten().cloned().collect();
-        let sizes = parameters.iter().map(Tensor::elements);
-        let n_params = sizes.fold(0, u64::saturating_add);
+        match (self.workload.mode, self.workload.training_loop) {
+            (Mode::Infer, _) => self.infer(&model, steps)?,
+            (Mode::Train, Loop::Plain) => self.train(&model, &parameters, steps)?,
+            (Mode::Train, Loop::Trainer) => self.train_by_trainer(&model, &parameters, steps)?,
+        }
+        drop(buffers);
+        Ok(self.elements_of_parameters())
+    }
+
+    /// An interpreter of the same workload whose tape nobody reads.
+    fn without_a_device(&self) -> Self {
+        let device = Device::new(self.device.0.card, self.workload.mode == Mode::Train);
+        Self::new(device, self.workload.clone(), self.dtype)
+    }
+
+    fn elements_of_parameters(&self) -> u64 {
+        let parameters = self.parameters.borrow();
+        let sizes = parameters.iter().flatten().map(Tensor::elements);
+        sizes.fold(0, u64::saturating_add)
+    }
+
+    fn infer(&self, model: &Model<Tensor>, passes: u32) -> Result<(), Infallible> {
         let inputs = self.inputs();
-        let forward = || {
-            tape.begin(Phase::Forward);
-            self.device.0.autocast.set(autocast(workload.precision));
-            models::forward(self, &model, &inputs, workload.seq, workload.mode)
-        };
-        // Ends the story before the model, the gradients and the last loss die.
-        match workload.mode {
-            Mode::Infer => {
-                for _ in 0..steps {
-                    drop(forward()?);
-                    self.device.end_autocast();
-                }
-                tape.end();
-            }
-            Mode::Train => {
-                let mut optimizer = optimizer::State::new(workload.optimizer);
-                let mut loss = None;
-                let mut scaler = Scaler::default();
-                for _ in 0..steps {
-                    self.zero_grad(&parameters);
-                    for _ in 0..workload.accumulation {
-                        let next = forward()?;
-                        drop(loss.replace(next.clone()));
-                        self.device.end_autocast();
-                        let scaled = if workload.precision == Precision::AmpFp16 {
-                            scaler.scale(&self.device, next)
-                        } else {
-                            next
-                        };
-                        tape.begin(Phase::Backward);
-                        self.device.backward(&scaled);
-                    }
-                    tape.begin(Phase::Step);
-                    let reached: Vec<Tensor> = parameters
-                        .iter()
-                        .filter(|p| self.has_gradient(p))
-                        .cloned()
-                        .collect();
-                    let found = (workload.precision == Precision::AmpFp16)
-                        .then(|| scaler.unscale(&self.device));
-                    optimizer.step(&self.device, &reached);
-                    drop(found);
-                }
-                tape.end();
-            }
+        for _ in 0..passes {
+            drop(self.forward(model, &inputs)?);
+            self.device.end_autocast();
         }
-        Ok(n_params)
-    }
-
-    /// `zero_grad(set_to_none=True)`.
-    fn zero_grad(&self, parameters: &[Tensor]) {
-        for parameter in parameters {
-            if let Some(autograd::Edge::Leaf(number)) = parameter.edge() {
-                let gradients = &mut self.device.0.graph.borrow_mut().gradients;
-                drop(gradients[number as usize].take());
-            }
-        }
-    }
-
-    fn has_gradient(&self, parameter: &Tensor) -> bool {
-        match parameter.edge() {
-            Some(autograd::Edge::Leaf(number)) => {
-                self.device.0.graph.borrow().gradients[number as usize].is_some()
-            }
-            _ => false,
-        }
+        self.device.0.tape.end();
+        Ok(())
     }
 
     /// Token ids, the mask, and labels where the task has some.
@@ -343,24 +289,16 @@ impl Backend for Shadow {
     }
 
     fn ids_buffer(&self, _: &str, len: u64) -> Result<Option<Tensor>, Infallible> {
-        let device = self.begin();
-        Ok(Some(
-            device.0.tape.with_category(Category::Parameters, || {
-                device.tensor(&[1, len], DType::I64, "buffer")
-            }),
-        ))
+        Ok(Some(self.place_buffer(&[1, len])))
     }
 
-    /// `_init_weights` writes the positions anew, through a copy.
     fn encoder_built(&self, positions: Option<&Tensor>) -> Result<(), Infallible> {
         if let Some(positions) = positions {
-            drop(self.begin().tensor(positions.dims(), DType::I64, "arange"));
+            self.initialize_positions(positions);
         }
         Ok(())
     }
 
-    /// The constructor makes a decoder of its own, then `tie_weights` of transformers replaces its
-    /// weight by the table and its bias by the head's, both biases padded to the vocabulary first.
     fn tied_decoder<R>(
         &self,
         table: &Tensor,
@@ -370,17 +308,7 @@ impl Backend for Shadow {
         let place = self.parameters.borrow().len();
         self.parameters.borrow_mut().push(None);
         let transform = transform()?;
-        let bias_shape = &table.dims()[..1];
-        let weight = self.fresh_parameter(table.dims());
-        let own_bias = self.fresh_parameter(bias_shape);
-        let head_bias = self.fresh_parameter(bias_shape);
-        drop(weight);
-        let padded = self.fresh_parameter(bias_shape);
-        drop(own_bias);
-        drop(padded);
-        let bias = self.fresh_parameter(bias_shape);
-        drop(head_bias);
-        let bias = self.as_parameter(bias);
+        let bias = self.tied_bias(table);
         self.parameters.borrow_mut()[place] = Some(bias.clone());
         let decoder = Linear {
             weight: table.clone(),
@@ -509,6 +437,9 @@ impl Backend for Shadow {
     }
 
     fn cross_entropy(&self, logits: &Tensor, labels: &Tensor) -> Made {
+        if self.casts_outputs() {
+            self.returned.replace(Some(logits.clone()));
+        }
         Ok(self.begin().cross_entropy(logits, labels))
     }
 
@@ -520,7 +451,7 @@ impl Backend for Shadow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::{Optimizer, Runtime};
+    use crate::workload::{Placement, Runtime};
     use strum::VariantNames;
 
     fn tiny() -> ModelConfig {
@@ -531,8 +462,13 @@ mod tests {
         .unwrap()
     }
 
-    /// Every combination of the levers that a name has.
+    /// Every combination of the levers that a name has, with each way to load and to train.
     fn workloads() -> Vec<Workload> {
+        let ways = [
+            (Loop::Plain, Placement::OnDevice),
+            (Loop::Plain, Placement::DeviceMap),
+            (Loop::Trainer, Placement::To),
+        ];
         let mut all = Vec::new();
         for task in [Task::Base, Task::SequenceClassification, Task::MaskedLm] {
             for precision in Precision::VARIANTS {
@@ -545,20 +481,23 @@ mod tests {
                                 Mode::Infer
                             };
                             let (batch, seq) = if lever & 4 == 0 { (1, 1) } else { (3, 11) };
-                            all.push(Workload {
+                            all.extend(ways.map(|(training_loop, placement)| Workload {
                                 precision: precision.parse().unwrap(),
                                 optimizer: optimizer.parse().unwrap(),
                                 attention,
                                 checkpointing: lever & 1 != 0,
                                 padding: lever & 2 != 0,
                                 accumulation: 1 + lever % 2,
+                                training_loop,
+                                placement,
                                 ..Workload::new(Runtime::Torch, task, mode, batch, seq)
-                            });
+                            }));
                         }
                     }
                 }
             }
         }
+        all.retain(|workload| check_levers(workload).is_ok());
         all
     }
 

@@ -13,7 +13,7 @@ impl Device {
         self.record(x.viewed(layout), kind, &[x], vec![])
     }
 
-    fn to(&self, x: &Tensor, dtype: DType) -> Tensor {
+    pub(super) fn to(&self, x: &Tensor, dtype: DType) -> Tensor {
         if x.dtype() == dtype {
             return x.clone();
         }
@@ -188,6 +188,11 @@ impl Device {
     pub(super) fn scale(&self, x: &Tensor) -> Tensor {
         let out = self.tensor(x.dims(), x.dtype(), "mul");
         self.record(out, Kind::Scale, &[x], vec![])
+    }
+
+    /// [`Self::scale`] without a copy.
+    pub(super) fn scale_in_place(&self, x: &Tensor) -> Tensor {
+        self.view(x, x.layout().clone(), Kind::Scale)
     }
 
     pub(super) fn dropout(&self, x: &Tensor) -> Tensor {
