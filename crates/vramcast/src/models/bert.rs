@@ -203,8 +203,8 @@ impl<B: Backend> Maker<'_, B> {
     }
 }
 
-/// The output of a head, and the sequence where it is held longer.
-pub type Output<B> = (<B as Backend>::Tensor, Option<<B as Backend>::Tensor>);
+/// The output of a head, and the locals that are held longer, in their order.
+pub type Output<B> = (<B as Backend>::Tensor, Vec<<B as Backend>::Tensor>);
 
 /// The output of the head: `[B, H]` pooled, `[B, labels]` or `[B, S, V]` logits. With it, what the
 /// model's frame holds until the loss is computed.
@@ -218,7 +218,7 @@ pub fn forward<B: Backend>(
     seq: u64,
 ) -> Result<Output<B>, B::Error> {
     let (sequence, frame) = encode(backend, model, inputs, seq)?;
-    let held = backend.held(&sequence);
+    let mut held: Vec<_> = backend.held(&sequence).into_iter().collect();
     let config = &model.config;
     let output = match &model.head {
         Head::Pooler(pooler) => {
@@ -235,6 +235,7 @@ pub fn forward<B: Backend>(
             };
             backend.within(scope, || {
                 let pooled = backend.dropout(pooled, config.classifier_dropout)?;
+                held.extend(backend.held(&pooled));
                 backend.linear(&pooled, classifier)
             })?
         }

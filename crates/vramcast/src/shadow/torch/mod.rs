@@ -2,7 +2,7 @@
 //!
 //! `ops` and `attention` have the operations of the forward pass, `backward` what their nodes do,
 //! `autograd` the engine, `optimizer` the steps; `placement` has how the weights come to the device,
-//! `training` and `trainer` the loops. The rules are read off the traces in
+//! `training` and `trainer` the loops, `lora` the adapters. The rules are read off the traces in
 //! `reports/records/torch-h200-*.jsonl.gz`, which `tests/torch_traces.rs` holds them to; a comment
 //! names the source file of PyTorch that explains a rule where one is known.
 //!
@@ -18,6 +18,7 @@ mod autograd;
 mod backward;
 mod clipping;
 mod layout;
+mod lora;
 mod ops;
 mod optimizer;
 mod placement;
@@ -36,7 +37,9 @@ use crate::timeline::{Category, Phase, Scope, Timeline};
 use crate::workload::{Attention, Loop, Mode, Optimizer, Precision, Task, Workload};
 use backward::Kind;
 use layout::{Dims, Layout};
+use lora::Adapter;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::rc::Rc;
 use tensor::{Device, Tensor};
@@ -69,7 +72,7 @@ impl Card {
 pub struct Run {
     /// What was allocated and freed.
     pub timeline: Timeline,
-    /// Elements of all parameters.
+    /// Elements of all parameters of the model; adapters are beside it.
     pub n_params: u64,
 }
 
@@ -147,7 +150,10 @@ fn check_levers(workload: &Workload) -> Result<(), RunError> {
             by_trainer && workload.optimizer == Optimizer::Adafactor,
             "the Trainer's own Adafactor",
         ),
-        (workload.lora_rank > 0, "LoRA"),
+        (
+            workload.lora_rank > 0 && workload.checkpointing,
+            "LoRA with checkpointing",
+        ),
         (workload.compile, "torch.compile"),
     ];
     match not_followed.iter().find(|(asked, _)| *asked) {
@@ -173,6 +179,10 @@ struct Shadow {
     dtype: DType,
     /// In the order of `Module.parameters`; a place may be kept for one that is made later.
     parameters: Rc<RefCell<Vec<Option<Tensor>>>>,
+    /// Weights that get an adapter.
+    targets: Rc<RefCell<Vec<Tensor>>>,
+    /// By the buffer of the weight beside which they run, in the order of the parameters.
+    adapters: Rc<RefCell<BTreeMap<u32, Adapter>>>,
     /// Shapes of buffers that are made when the parameters are loaded.
     late_buffers: Rc<RefCell<Vec<Dims>>>,
     /// The logits beside a loss, where they are used once more.
@@ -188,6 +198,8 @@ impl Shadow {
             workload,
             dtype,
             parameters: Rc::default(),
+            targets: Rc::default(),
+            adapters: Rc::default(),
             late_buffers: Rc::default(),
             returned: Rc::default(),
         }
@@ -198,11 +210,10 @@ impl Shadow {
         let tape = &self.device.0.tape;
         tape.begin(Phase::Load);
         let (model, buffers) = self.place(config)?;
-        let parameters: Vec<Tensor> = self.parameters.borrow().iter().flatten().cloned().collect();
         match (self.workload.mode, self.workload.training_loop) {
             (Mode::Infer, _) => self.infer(&model, steps)?,
-            (Mode::Train, Loop::Plain) => self.train(&model, &parameters, steps)?,
-            (Mode::Train, Loop::Trainer) => self.train_by_trainer(&model, &parameters, steps)?,
+            (Mode::Train, Loop::Plain) => self.train(&model, steps)?,
+            (Mode::Train, Loop::Trainer) => self.train_by_trainer(&model, steps)?,
         }
         drop(buffers);
         Ok(self.elements_of_parameters())
@@ -222,6 +233,7 @@ impl Shadow {
 
     fn infer(&self, model: &Model<Tensor>, passes: u32) -> Result<(), Infallible> {
         let inputs = self.inputs();
+        self.add_adapters();
         for _ in 0..passes {
             drop(self.forward(model, &inputs)?);
             self.device.end_autocast();
@@ -270,8 +282,16 @@ impl Shadow {
         })
     }
 
-    /// Makes a tensor a parameter, which gradients are computed for.
+    /// Makes a tensor a parameter of the model.
     fn as_parameter(&self, tensor: Tensor) -> Tensor {
+        if self.is_frozen() {
+            return tensor;
+        }
+        self.as_leaf(tensor)
+    }
+
+    /// Makes a tensor one that gradients are computed for.
+    fn as_leaf(&self, tensor: Tensor) -> Tensor {
         let leaf = self.device.0.graph.borrow_mut().leaf();
         tensor.with_edge(Some(leaf))
     }
@@ -282,8 +302,9 @@ impl Backend for Shadow {
     type Mask = Option<Tensor>;
     type Error = Infallible;
 
-    fn parameter(&self, _: &str, shape: &[u64], _: Init) -> Made {
+    fn parameter(&self, name: &str, shape: &[u64], _: Init) -> Made {
         let parameter = self.as_parameter(self.fresh_parameter(shape));
+        self.mark_target(name, &parameter);
         self.parameters.borrow_mut().push(Some(parameter.clone()));
         Ok(parameter)
     }
@@ -393,7 +414,7 @@ impl Backend for Shadow {
 
     fn project(&self, x: &Tensor, layer: &Linear<Tensor>, heads: u64) -> Made {
         let device = self.begin();
-        let projected = device.linear(x, &layer.weight, &layer.bias);
+        let projected = self.adapted(x, layer);
         Ok(device.split_heads(&projected, heads))
     }
 
@@ -462,12 +483,14 @@ mod tests {
         .unwrap()
     }
 
-    /// Every combination of the levers that a name has, with each way to load and to train.
+    /// Every combination of the levers that a name has, with each way to load, to train
+    /// and to adapt.
     fn workloads() -> Vec<Workload> {
         let ways = [
-            (Loop::Plain, Placement::OnDevice),
-            (Loop::Plain, Placement::DeviceMap),
-            (Loop::Trainer, Placement::To),
+            (Loop::Plain, Placement::OnDevice, 0),
+            (Loop::Plain, Placement::DeviceMap, 4),
+            (Loop::Trainer, Placement::To, 0),
+            (Loop::Trainer, Placement::OnDevice, 4),
         ];
         let mut all = Vec::new();
         for task in [Task::Base, Task::SequenceClassification, Task::MaskedLm] {
@@ -481,16 +504,19 @@ mod tests {
                                 Mode::Infer
                             };
                             let (batch, seq) = if lever & 4 == 0 { (1, 1) } else { (3, 11) };
-                            all.extend(ways.map(|(training_loop, placement)| Workload {
-                                precision: precision.parse().unwrap(),
-                                optimizer: optimizer.parse().unwrap(),
-                                attention,
-                                checkpointing: lever & 1 != 0,
-                                padding: lever & 2 != 0,
-                                accumulation: 1 + lever % 2,
-                                training_loop,
-                                placement,
-                                ..Workload::new(Runtime::Torch, task, mode, batch, seq)
+                            all.extend(ways.map(|(training_loop, placement, lora_rank)| {
+                                Workload {
+                                    precision: precision.parse().unwrap(),
+                                    optimizer: optimizer.parse().unwrap(),
+                                    attention,
+                                    checkpointing: lever & 1 != 0,
+                                    padding: lever & 2 != 0,
+                                    accumulation: 1 + lever % 2,
+                                    training_loop,
+                                    placement,
+                                    lora_rank,
+                                    ..Workload::new(Runtime::Torch, task, mode, batch, seq)
+                                }
                             }));
                         }
                     }

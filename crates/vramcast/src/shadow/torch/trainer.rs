@@ -16,10 +16,11 @@ impl Shadow {
     pub(super) fn train_by_trainer(
         &self,
         model: &Model<Tensor>,
-        parameters: &[Tensor],
         steps: u32,
     ) -> Result<(), Infallible> {
         let (device, tape) = (&self.device, &self.device.0.tape);
+        self.add_adapters();
+        let parameters = &self.trained();
         let kind = self.workload.optimizer;
         // Weights decay, biases and norms, which are the vectors, do not: two groups.
         let mut groups = [true, false].map(|decays| (decays, optimizer::State::new(kind)));

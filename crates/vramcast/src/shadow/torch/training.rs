@@ -12,14 +12,11 @@ use std::convert::Infallible;
 
 impl Shadow {
     /// `steps` steps on one batch, each of which clears the gradients first.
-    pub(super) fn train(
-        &self,
-        model: &Model<Tensor>,
-        parameters: &[Tensor],
-        steps: u32,
-    ) -> Result<(), Infallible> {
+    pub(super) fn train(&self, model: &Model<Tensor>, steps: u32) -> Result<(), Infallible> {
         let (device, tape) = (&self.device, &self.device.0.tape);
         let inputs = self.inputs();
+        self.add_adapters();
+        let parameters = &self.trained();
         let mut optimizer = optimizer::State::new(self.workload.optimizer);
         let mut scaler = self.scaler();
         let mut loss = None;
