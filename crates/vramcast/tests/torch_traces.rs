@@ -228,6 +228,7 @@ fn every_allocation_of_a_model_that_is_moved_to_the_device_is_predicted_in_order
         let timeline = loaded(of_loading(&kind), Placement::To);
         let difference = first_difference_but(&timeline, &seen(&record["events"]), &[]);
         assert_eq!(difference, None, "{kind}");
+        assert_takes_what_was_reported(&timeline, &record);
         moved += 1;
     }
     assert_eq!(moved, 2);
@@ -258,15 +259,40 @@ fn the_blocks_of_a_model_that_is_loaded_on_the_device_are_predicted() {
             sorted(seen(&record["events"])),
             "{kind}"
         );
+        assert_takes_what_was_reported(&timeline, &record);
         loaded_there += 1;
     }
     assert_eq!(loaded_there, 2);
+}
+
+/// The bytes that a loaded model takes, whatever the order of its blocks, are those reported.
+fn assert_takes_what_was_reported(timeline: &Timeline, record: &Value) {
+    let mut allocator =
+        CachingAllocator::new(Conf::default(), Limits::NONE, AddressOrder::Reserving);
+    for event in &timeline.events {
+        follow(&mut allocator, timeline, event);
+    }
+    let stats = allocator.stats();
+    assert_eq!(record["alloc"], stats.allocated);
+    assert_eq!(record["peak"], stats.allocated_peak);
+    assert_eq!(record["reserved"], stats.reserved);
 }
 
 fn of_loading(kind: &str) -> Precision {
     match kind {
         "bf16" => Precision::Bf16,
         _ => Precision::Fp32,
+    }
+}
+
+fn follow(allocator: &mut CachingAllocator, timeline: &Timeline, event: &Event) {
+    match *event {
+        Event::Alloc(b) => {
+            let bytes = timeline.buffers[b as usize].bytes;
+            allocator.alloc(b, bytes).unwrap();
+        }
+        Event::Free(b) => allocator.free(b),
+        Event::Begin(_) | Event::Synchronize => {}
     }
 }
 
@@ -279,20 +305,12 @@ fn allocator_peaks(timeline: &Timeline) -> (u64, u64) {
     allocator.alloc(timeline.buffers.len() as u32, 4).unwrap();
     let mut loading = true;
     for event in &timeline.events {
-        match *event {
-            Event::Alloc(b) => {
-                allocator
-                    .alloc(b, timeline.buffers[b as usize].bytes)
-                    .unwrap();
-            }
-            Event::Free(b) => allocator.free(b),
-            Event::Begin(phase) if loading && phase != Phase::Load => {
-                loading = false;
-                allocator.empty_cache();
-                allocator.reset_peaks();
-            }
-            Event::Begin(_) | Event::Synchronize => {}
+        if loading && matches!(event, Event::Begin(phase) if *phase != Phase::Load) {
+            loading = false;
+            allocator.empty_cache();
+            allocator.reset_peaks();
         }
+        follow(&mut allocator, timeline, event);
     }
     (allocator.stats().allocated_peak, allocator.stats().reserved)
 }

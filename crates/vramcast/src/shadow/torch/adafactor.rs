@@ -3,12 +3,17 @@
 use super::reduction::Over;
 use super::tensor::{Device, Tensor};
 
-/// A mean of squares for each row and each column of a matrix; of a vector, for each element.
+/// A mean of squares for each row and each column of the last two dimensions; of a vector, for each
+/// element.
 pub(super) fn moments(device: &Device, parameter: &Tensor) -> Vec<Tensor> {
     let of = |dims: &[u64]| device.tensor(dims, parameter.dtype(), "zeros");
-    match *parameter.dims() {
-        [rows, columns] => vec![of(&[rows]), of(&[columns])],
-        ref vector => vec![of(vector)],
+    match parameter.dims() {
+        [.., rows, columns] => {
+            let elements = parameter.elements();
+            let sizes = [elements / columns.max(&1), elements / rows.max(&1)];
+            sizes.map(|size| of(&[size])).to_vec()
+        }
+        vector => vec![of(vector)],
     }
 }
 
@@ -30,23 +35,24 @@ pub(super) fn step(device: &Device, parameters: &[Tensor]) {
         let dtype = parameter.dtype();
         let of = |dims: &[u64], op| device.tensor(dims, dtype, op);
         norm(device, parameter);
-        let variance = match *parameter.dims() {
-            [rows, columns] => {
-                let row_mean = of(&[rows], "norm");
-                device.stage(Over::Columns, columns, rows, "norm");
+        let variance = match parameter.dims() {
+            [outer @ .., rows, columns] => {
+                let (elements, matrices) = (parameter.elements(), outer.iter().product());
+                let row_mean = of(&[elements / columns.max(&1)], "norm");
+                device.stage(Over::Columns, *columns, row_mean.elements(), "norm");
                 drop(locals.row_mean.replace(row_mean));
-                let column_mean = of(&[columns], "norm");
-                device.stage(Over::Rows, rows, columns, "norm");
+                let column_mean = of(&[elements / rows.max(&1)], "norm");
+                device.stage(Over::Rows, *rows, column_mean.elements(), "norm");
                 drop(locals.column_mean.replace(column_mean));
-                let outer = of(&[rows, columns], "mm");
+                let outer_product = of(parameter.dims(), "matmul");
                 device.cublas(false);
-                drop(locals.variance.replace(outer.clone()));
-                let mean = of(&[], "mean");
-                device.stage(Over::Columns, rows, 1, "mean");
+                drop(locals.variance.replace(outer_product.clone()));
+                let mean = of(&[matrices], "mean");
+                device.stage(Over::Columns, *rows, matrices, "mean");
                 drop(mean);
-                outer
+                outer_product
             }
-            ref vector => {
+            vector => {
                 drop(locals.squares.replace(of(vector, "mul")));
                 let copy = of(vector, "clone");
                 drop(locals.variance.replace(copy.clone()));

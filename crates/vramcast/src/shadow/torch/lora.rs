@@ -52,19 +52,13 @@ impl Shadow {
             });
             let made: Vec<_> = made.collect();
             let adapters = made.into_iter().map(|halves| {
-                let [down, up] = halves.map(|weight| self.as_leaf(self.in_single(weight)));
+                let cast = |weight: Tensor| self.device.to(&weight, DType::F32);
+                let [down, up] = halves.map(|weight| self.as_leaf(cast(weight)));
                 Adapter { down, up }
             });
             let numbers = targets.iter().map(Tensor::buffer);
             self.adapters.replace(numbers.zip(adapters).collect());
         });
-    }
-
-    fn in_single(&self, weight: Tensor) -> Tensor {
-        if weight.dtype() == DType::F32 {
-            return weight;
-        }
-        self.device.tensor(weight.dims(), DType::F32, "to")
     }
 
     /// What is trained: the adapters, or the model's parameters where there are none.

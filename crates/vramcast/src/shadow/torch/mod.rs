@@ -87,8 +87,7 @@ pub enum RunError {
     NotFollowed(&'static str),
 }
 
-/// Runs `steps` steps of a workload in the shadow: the model built on the device, the batch made
-/// before the first step, gradients cleared at the start of each.
+/// Runs `steps` steps of training, or passes of inference, in the shadow.
 ///
 /// # Errors
 /// A size that does not fit in 64 bits, or a lever that is not followed.
@@ -220,7 +219,7 @@ impl Shadow {
     }
 
     /// An interpreter of the same workload whose tape nobody reads.
-    fn without_a_device(&self) -> Self {
+    fn scratch(&self) -> Self {
         let device = Device::new(self.device.0.card, self.workload.mode == Mode::Train);
         Self::new(device, self.workload.clone(), self.dtype)
     }

@@ -24,13 +24,15 @@ impl Shadow {
         &self,
         config: &ModelConfig,
     ) -> Result<(Model<Tensor>, Vec<Tensor>), Infallible> {
-        let (device, task) = (&self.device, self.workload.task);
-        let loads = self.workload.placement == Placement::DeviceMap;
-        if loads {
-            let model = self.without_a_device();
-            models::build(&model, config, task)?;
-            let block = [model.elements_of_parameters()];
-            drop(device.tensor(&block, self.dtype, "caching_allocator_warmup"));
+        let task = self.workload.task;
+        if self.workload.placement == Placement::DeviceMap {
+            let scratch = self.scratch();
+            models::build(&scratch, config, task)?;
+            let all = [scratch.elements_of_parameters()];
+            drop(
+                self.device
+                    .tensor(&all, self.dtype, "caching_allocator_warmup"),
+            );
         }
         let model = models::build(self, config, task)?;
         let buffers = self.late_buffers.take();

@@ -1,4 +1,6 @@
 //! `GradScaler` (torch/amp/grad_scaler.py; as traced), for gradients without an infinity.
+//!
+//! The fused optimizer scales for itself, which makes other scalars; that is not followed.
 
 use super::tensor::{Device, Tensor};
 use crate::dtype::DType;

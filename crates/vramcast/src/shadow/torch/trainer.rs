@@ -1,5 +1,6 @@
 //! Hugging Face's `Trainer`: what its loop and accelerate, which it calls, add to the passes
-//! (transformers, trainer.py; as traced). It logs every step and clips gradients, its default.
+//! (transformers, trainer.py; as traced). It clips gradients, as by default, and logs every step, as
+//! in the records.
 
 use super::clipping::clip_grad_norm;
 use super::optimizer;
@@ -32,7 +33,7 @@ impl Shadow {
             tape.begin(Phase::Forward);
             let next = (0..self.workload.accumulation).map(|_| self.inputs());
             let next: Vec<_> = next.collect();
-            let counted = self.items(&next);
+            let counted = self.count_items(&next);
             for old in std::mem::replace(&mut batches, next).into_iter().rev() {
                 drop(old);
             }
@@ -71,7 +72,7 @@ impl Shadow {
     }
 
     /// How many labels the batches of a step have (`_get_num_items_in_batch`).
-    fn items(&self, batches: &[Inputs<Tensor>]) -> Option<Tensor> {
+    fn count_items(&self, batches: &[Inputs<Tensor>]) -> Option<Tensor> {
         let count = || self.device.tensor(&[], DType::I64, "count");
         let mut sum = None;
         for labels in batches.iter().filter_map(|batch| batch.labels.as_ref()) {
