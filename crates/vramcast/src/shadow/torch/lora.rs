@@ -11,8 +11,14 @@ use crate::backend::Linear;
 use crate::dtype::DType;
 use crate::timeline::Category;
 
-/// The projections that get an adapter, by the end of their weight's name.
-const TARGETS: [&str; 2] = ["query.weight", "value.weight"];
+/// The projections that get an adapter, by the end of their weight's name: those of queries and
+/// values, as encoders call them.
+const TARGETS: [&str; 4] = [
+    "query.weight",
+    "value.weight",
+    "q_lin.weight",
+    "v_lin.weight",
+];
 
 /// The probability that an adapter drops an element of its input (as in the records).
 const DROPOUT: f64 = 0.05;
