@@ -22,6 +22,7 @@ pub(super) enum Kind {
     Scale,
     Embedding,
     Addmm,
+    Mm,
     Bmm,
     LayerNorm,
     Dropout,
@@ -41,6 +42,17 @@ pub(super) enum Kind {
 pub(super) fn apply(device: &Device, node: &Node, grad: &Tensor) -> Vec<Option<Tensor>> {
     let needs = |i: usize| node.inputs[i].edge.is_some();
     let of_input = |i: usize, op| device.tensor(&node.inputs[i].dims, grad.dtype(), op);
+    // Computed transposed, since the saved weight is a transposed view: it comes out in the layout of
+    // the parameter (FunctionsManual.cpp, `mm_mat2_backward`).
+    let weight = |i: usize| {
+        needs(i).then(|| {
+            let dims = &node.inputs[i].dims;
+            let turned = Layout::contiguous(&[dims[1], dims[0]]).transpose(0, 1);
+            let out = device.strided(turned, grad.dtype(), "mm");
+            device.cublas(false);
+            out
+        })
+    };
     match node.kind {
         Kind::View => vec![Some(device.reshaped(grad, &node.inputs[0].dims))],
         Kind::Transpose(a, b) => vec![Some(grad.viewed(grad.layout().transpose(a, b)))],
@@ -77,16 +89,17 @@ pub(super) fn apply(device: &Device, node: &Node, grad: &Tensor) -> Vec<Option<T
                 device.cublas(false);
                 out
             });
-            // Computed transposed, since the saved weight is a transposed view: it comes out in the
-            // layout of the parameter (FunctionsManual.cpp, `mm_mat2_backward`).
-            let mat2 = needs(2).then(|| {
-                let dims = &node.inputs[2].dims;
-                let turned = Layout::contiguous(&[dims[1], dims[0]]).transpose(0, 1);
-                let out = device.strided(turned, grad.dtype(), "mm");
+            let mat2 = weight(2);
+            vec![needs(0).then(|| grad.clone()), mat1, mat2]
+        }
+        Kind::Mm => {
+            let mat2 = weight(1);
+            let mat1 = needs(0).then(|| {
+                let out = of_input(0, "mm");
                 device.cublas(false);
                 out
             });
-            vec![needs(0).then(|| grad.clone()), mat1, mat2]
+            vec![mat1, mat2]
         }
         Kind::Bmm => {
             let product = |i: usize| {
@@ -100,10 +113,17 @@ pub(super) fn apply(device: &Device, node: &Node, grad: &Tensor) -> Vec<Option<T
             vec![product(0), second]
         }
         Kind::LayerNorm => layer_norm(device, node, grad),
-        Kind::EfficientAttention => efficient_attention(device, node, grad),
-        Kind::FlashAttention => flash_attention(device, node, grad),
-        Kind::CudnnAttention => cudnn_attention(device, node, grad),
+        Kind::EfficientAttention => needed(node, efficient_attention(device, node, grad)),
+        Kind::FlashAttention => needed(node, flash_attention(device, node, grad)),
+        Kind::CudnnAttention => needed(node, cudnn_attention(device, node, grad)),
     }
+}
+
+/// Without the gradients that nothing waits for, which the kernel computes nevertheless.
+fn needed(node: &Node, gradients: Vec<Option<Tensor>>) -> Vec<Option<Tensor>> {
+    let pairs = gradients.into_iter().zip(&node.inputs);
+    let kept = pairs.map(|(gradient, input)| gradient.filter(|_| input.edge.is_some()));
+    kept.collect()
 }
 
 /// The gradients of queries, keys and values: `[B, heads, S, D]` seen, `[B, S, heads, D]` in memory.

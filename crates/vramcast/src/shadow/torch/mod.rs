@@ -1,41 +1,52 @@
 //! PyTorch 2.11 with transformers 5, without values: every allocation and free, in order.
 //!
 //! `ops` and `attention` have the operations of the forward pass, `backward` what their nodes do,
-//! `autograd` the engine, `optimizer` the steps. The rules are read off the traces in
+//! `autograd` the engine, `optimizer` the steps; `placement` has how the weights come to the device,
+//! `training` and `trainer` the loops, `lora` the adapters. The rules are read off the traces in
 //! `reports/records/torch-h200-*.jsonl.gz`, which `tests/torch_traces.rs` holds them to; a comment
 //! names the source file of PyTorch that explains a rule where one is known.
 //!
 //! Limits. Every tensor of the models here is contiguous where element-wise operations meet it, so
-//! that results keep the strides of their inputs is not followed. Masks of 131,072 elements
-//! and more may make staging buffers that were never measured.
+//! that results keep the strides of their inputs is not followed. Masks and labels of 131,072 elements
+//! and more may make staging buffers that were never measured. Loss scaling under the Trainer, and
+//! gradients clipped in half precision, follow from their source and were not traced.
 
+mod adafactor;
 mod attention;
 mod autograd;
 mod backward;
+mod clipping;
 mod kernels;
 mod layout;
+mod lora;
 mod ops;
 mod optimizer;
+mod placement;
 mod process;
 mod profile;
 mod reduction;
+mod scaler;
 mod tensor;
 mod trace;
+mod trainer;
+mod training;
 
 use crate::backend::{Activation, Attended, Backend, BiasOf, Heads, Init, LayerNorm, Linear};
 use crate::bytes::TooLarge;
 use crate::config::ModelConfig;
 use crate::dtype::DType;
-use crate::models::{self, Inputs};
+use crate::models::{Inputs, Model};
 use crate::timeline::{Category, Phase, Scope, Timeline};
-use crate::workload::{Attention, Loop, Mode, Optimizer, Placement, Precision, Task, Workload};
+use crate::workload::{Attention, Loop, Mode, Optimizer, Precision, Task, Workload};
 pub use process::Process;
 pub use profile::{BUILDS, Build, Card, Profile};
 pub use trace::difference;
 
 use backward::Kind;
-use layout::Layout;
+use layout::{Dims, Layout};
+use lora::Adapter;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::rc::Rc;
 use tensor::{Device, Tensor};
@@ -45,7 +56,7 @@ use tensor::{Device, Tensor};
 pub struct Run {
     /// What was allocated and freed.
     pub timeline: Timeline,
-    /// Elements of all parameters.
+    /// Elements of all parameters of the model; adapters are beside it.
     pub n_params: u64,
 }
 
@@ -60,8 +71,7 @@ pub enum RunError {
     NotFollowed(&'static str),
 }
 
-/// Runs `steps` steps of a workload in the shadow: the model built on the device, the batch made
-/// before the first step, gradients cleared at the start of each.
+/// Runs `steps` steps of training, or passes of inference, in the shadow.
 ///
 /// # Errors
 /// A size that does not fit in 64 bits, or a lever that is not followed.
@@ -85,12 +95,7 @@ pub fn run(
     check_head(config, workload, dtype, &profile)?;
     check_levers(workload)?;
     let device = Device::new(profile, workload.mode == Mode::Train);
-    let shadow = Shadow {
-        device: device.clone(),
-        workload: Rc::new(workload.clone()),
-        dtype,
-        parameters: Rc::default(),
-    };
+    let shadow = Shadow::new(device.clone(), Rc::new(workload.clone()), dtype);
     let held = device.hold(process, workload.placement);
     let ran = shadow.run(config, steps);
     drop(held);
@@ -125,17 +130,20 @@ fn check_head(
 
 /// Refuses what is not followed.
 fn check_levers(workload: &Workload) -> Result<(), RunError> {
+    let by_trainer = workload.mode == Mode::Train && workload.training_loop == Loop::Trainer;
     let not_followed = [
-        (workload.optimizer == Optimizer::Adafactor, "Adafactor"),
         (
-            workload.training_loop == Loop::Trainer,
-            "the Trainer's loop",
+            by_trainer && workload.task == Task::Base,
+            "the Trainer's loop over a model that computes no loss",
         ),
         (
-            workload.placement != Placement::OnDevice,
-            "weights that are moved to the device",
+            by_trainer && workload.optimizer == Optimizer::Adafactor,
+            "the Trainer's own Adafactor",
         ),
-        (workload.lora_rank > 0, "LoRA"),
+        (
+            workload.lora_rank > 0 && workload.checkpointing,
+            "LoRA with checkpointing",
+        ),
         (workload.compile, "torch.compile"),
     ];
     match not_followed.iter().find(|(asked, _)| *asked) {
@@ -153,37 +161,6 @@ fn autocast(precision: Precision) -> Option<DType> {
     }
 }
 
-/// `GradScaler` (torch/amp/grad_scaler.py; as traced), for gradients without an
-/// infinity.
-#[derive(Default)]
-struct Scaler {
-    /// The scale and how long it held.
-    state: Option<[Tensor; 2]>,
-}
-
-impl Scaler {
-    fn scale(&mut self, device: &Device, loss: Tensor) -> Tensor {
-        let scalar = || device.tensor(&[], DType::F32, "grad scaler");
-        self.state.get_or_insert_with(|| [scalar(), scalar()]);
-        device.scale(&loss)
-    }
-
-    /// Before the optimizer's step; what it returns dies in `update`.
-    fn unscale(&self, device: &Device) -> Tensor {
-        let of = |dtype| device.tensor(&[], dtype, "grad scaler");
-        let double = of(DType::I64);
-        let reciprocal = of(DType::I64);
-        drop(double);
-        let inverse = of(DType::F32);
-        drop(reciprocal);
-        let found = of(DType::F32);
-        let found_here = of(DType::F32);
-        drop(of(DType::F32));
-        drop((inverse, found));
-        found_here
-    }
-}
-
 /// The interpreter.
 #[derive(Clone)]
 struct Shadow {
@@ -192,87 +169,67 @@ struct Shadow {
     dtype: DType,
     /// In the order of `Module.parameters`; a place may be kept for one that is made later.
     parameters: Rc<RefCell<Vec<Option<Tensor>>>>,
+    /// Weights that get an adapter.
+    targets: Rc<RefCell<Vec<Tensor>>>,
+    /// By the buffer of the weight beside which they run, in the order of the parameters.
+    adapters: Rc<RefCell<BTreeMap<u32, Adapter>>>,
+    /// Shapes of buffers that are made when the parameters are loaded.
+    late_buffers: Rc<RefCell<Vec<Dims>>>,
+    /// The logits beside a loss, where they are used once more.
+    returned: Rc<RefCell<Option<Tensor>>>,
 }
 
 type Made = Result<Tensor, Infallible>;
 
 impl Shadow {
+    fn new(device: Device, workload: Rc<Workload>, dtype: DType) -> Self {
+        Self {
+            device,
+            workload,
+            dtype,
+            parameters: Rc::default(),
+            targets: Rc::default(),
+            adapters: Rc::default(),
+            late_buffers: Rc::default(),
+            returned: Rc::default(),
+        }
+    }
+
     /// Returns the elements of all parameters.
     fn run(&self, config: &ModelConfig, steps: u32) -> Result<u64, Infallible> {
         let tape = &self.device.0.tape;
-        let workload = &*self.workload;
         tape.begin(Phase::Load);
-        let model = models::build(self, config, workload.task)?;
-        let parameters: Vec<Tensor> = self.parameters.borrow().iter().flatten().cloned().collect();
-        let sizes = parameters.iter().map(Tensor::elements);
-        let n_params = sizes.fold(0, u64::saturating_add);
+        let (model, buffers) = self.place(config)?;
+        match (self.workload.mode, self.workload.training_loop) {
+            (Mode::Infer, _) => self.infer(&model, steps)?,
+            (Mode::Train, Loop::Plain) => self.train(&model, steps)?,
+            (Mode::Train, Loop::Trainer) => self.train_by_trainer(&model, steps)?,
+        }
+        drop(buffers);
+        Ok(self.elements_of_parameters())
+    }
+
+    /// An interpreter of the same workload whose tape nobody reads.
+    fn scratch(&self) -> Self {
+        let device = Device::new(self.device.0.profile, self.workload.mode == Mode::Train);
+        Self::new(device, self.workload.clone(), self.dtype)
+    }
+
+    fn elements_of_parameters(&self) -> u64 {
+        let parameters = self.parameters.borrow();
+        let sizes = parameters.iter().flatten().map(Tensor::elements);
+        sizes.fold(0, u64::saturating_add)
+    }
+
+    fn infer(&self, model: &Model<Tensor>, passes: u32) -> Result<(), Infallible> {
         let inputs = self.inputs();
-        let forward = || {
-            tape.begin(Phase::Forward);
-            self.device.0.autocast.set(autocast(workload.precision));
-            models::forward(self, &model, &inputs, workload.seq, workload.mode)
-        };
-        // Ends the story before the model, the gradients and the last loss die.
-        match workload.mode {
-            Mode::Infer => {
-                for _ in 0..steps {
-                    drop(forward()?);
-                    self.device.end_autocast();
-                }
-                tape.end();
-            }
-            Mode::Train => {
-                let mut optimizer = optimizer::State::new(workload.optimizer);
-                let mut loss = None;
-                let mut scaler = Scaler::default();
-                for _ in 0..steps {
-                    self.zero_grad(&parameters);
-                    for _ in 0..workload.accumulation {
-                        let next = forward()?;
-                        drop(loss.replace(next.clone()));
-                        self.device.end_autocast();
-                        let scaled = if workload.precision == Precision::AmpFp16 {
-                            scaler.scale(&self.device, next)
-                        } else {
-                            next
-                        };
-                        tape.begin(Phase::Backward);
-                        self.device.backward(&scaled);
-                    }
-                    tape.begin(Phase::Step);
-                    let reached: Vec<Tensor> = parameters
-                        .iter()
-                        .filter(|p| self.has_gradient(p))
-                        .cloned()
-                        .collect();
-                    let found = (workload.precision == Precision::AmpFp16)
-                        .then(|| scaler.unscale(&self.device));
-                    optimizer.step(&self.device, &reached);
-                    drop(found);
-                }
-                tape.end();
-            }
+        self.add_adapters();
+        for _ in 0..passes {
+            drop(self.forward(model, &inputs)?);
+            self.device.end_autocast();
         }
-        Ok(n_params)
-    }
-
-    /// `zero_grad(set_to_none=True)`.
-    fn zero_grad(&self, parameters: &[Tensor]) {
-        for parameter in parameters {
-            if let Some(autograd::Edge::Leaf(number)) = parameter.edge() {
-                let gradients = &mut self.device.0.graph.borrow_mut().gradients;
-                drop(gradients[number as usize].take());
-            }
-        }
-    }
-
-    fn has_gradient(&self, parameter: &Tensor) -> bool {
-        match parameter.edge() {
-            Some(autograd::Edge::Leaf(number)) => {
-                self.device.0.graph.borrow().gradients[number as usize].is_some()
-            }
-            _ => false,
-        }
+        self.device.0.tape.end();
+        Ok(())
     }
 
     /// Token ids, the mask, and labels where the task has some.
@@ -315,8 +272,16 @@ impl Shadow {
         })
     }
 
-    /// Makes a tensor a parameter, which gradients are computed for.
+    /// Makes a tensor a parameter of the model.
     fn as_parameter(&self, tensor: Tensor) -> Tensor {
+        if self.is_frozen() {
+            return tensor;
+        }
+        self.as_leaf(tensor)
+    }
+
+    /// Makes a tensor one that gradients are computed for.
+    fn as_leaf(&self, tensor: Tensor) -> Tensor {
         let leaf = self.device.0.graph.borrow_mut().leaf();
         tensor.with_edge(Some(leaf))
     }
@@ -327,32 +292,24 @@ impl Backend for Shadow {
     type Mask = Option<Tensor>;
     type Error = Infallible;
 
-    fn parameter(&self, _: &str, shape: &[u64], _: Init) -> Made {
+    fn parameter(&self, name: &str, shape: &[u64], _: Init) -> Made {
         let parameter = self.as_parameter(self.fresh_parameter(shape));
+        self.mark_target(name, &parameter);
         self.parameters.borrow_mut().push(Some(parameter.clone()));
         Ok(parameter)
     }
 
     fn ids_buffer(&self, _: &str, len: u64) -> Result<Option<Tensor>, Infallible> {
-        let device = self.begin();
-        Ok(Some(
-            device.0.tape.with_category(Category::Parameters, || {
-                device.tensor(&[1, len], DType::I64, "buffer")
-            }),
-        ))
+        Ok(Some(self.place_buffer(&[1, len])))
     }
 
-    /// `_init_weights` writes the positions anew, through a copy.
     fn encoder_built(&self, positions: Option<&Tensor>) -> Result<(), Infallible> {
         if let Some(positions) = positions {
-            drop(self.begin().tensor(positions.dims(), DType::I64, "arange"));
+            self.initialize_positions(positions);
         }
         Ok(())
     }
 
-    /// The constructor makes a decoder of its own, then `tie_weights` of transformers replaces its
-    /// weight by the table, and its bias by the head's where the head has one. The bias is padded to
-    /// the vocabulary, as it may be, each time that a parameter of the decoder is tied.
     fn tied_decoder<R>(
         &self,
         table: &Tensor,
@@ -360,37 +317,17 @@ impl Backend for Shadow {
         bias_of: BiasOf,
         transform: impl FnOnce() -> Result<R, Infallible>,
     ) -> Result<(R, Linear<Tensor>), Infallible> {
+        let mut place = None;
         let keep_place = || {
             self.parameters.borrow_mut().push(None);
             self.parameters.borrow().len() - 1
         };
-        let make_bias = || self.fresh_parameter(&table.dims()[..1]);
-        let (transform, place, bias) = match bias_of {
-            BiasOf::Head => {
-                let place = keep_place();
-                let transform = transform()?;
-                let weight = self.fresh_parameter(table.dims());
-                let own_bias = make_bias();
-                let head_bias = make_bias();
-                drop(weight);
-                let padded = make_bias();
-                drop(own_bias);
-                drop(padded);
-                let bias = make_bias();
-                drop(head_bias);
-                (transform, place, bias)
-            }
-            BiasOf::Decoder => {
-                let transform = transform()?;
-                let weight = self.fresh_parameter(table.dims());
-                let own_bias = make_bias();
-                drop(weight);
-                let bias = make_bias();
-                drop(own_bias);
-                (transform, keep_place(), bias)
-            }
-        };
-        let bias = self.as_parameter(bias);
+        if bias_of == BiasOf::Head {
+            place = Some(keep_place());
+        }
+        let transform = transform()?;
+        let bias = self.tied_bias(table, bias_of);
+        let place = place.unwrap_or_else(keep_place);
         self.parameters.borrow_mut()[place] = Some(bias.clone());
         let decoder = Linear {
             weight: table.clone(),
@@ -487,7 +424,7 @@ impl Backend for Shadow {
 
     fn project(&self, x: &Tensor, layer: &Linear<Tensor>, heads: u64) -> Made {
         let device = self.begin();
-        let projected = device.linear(x, &layer.weight, &layer.bias);
+        let projected = self.adapted(x, layer);
         Ok(device.split_heads(&projected, heads))
     }
 
@@ -531,6 +468,9 @@ impl Backend for Shadow {
     }
 
     fn cross_entropy(&self, logits: &Tensor, labels: &Tensor) -> Made {
+        if self.casts_outputs() {
+            self.returned.replace(Some(logits.clone()));
+        }
         Ok(self.begin().cross_entropy(logits, labels))
     }
 
@@ -542,7 +482,7 @@ impl Backend for Shadow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::Runtime;
+    use crate::workload::{Placement, Runtime};
     use strum::VariantNames;
 
     const FAMILIES: [&str; 3] = ["bert", "roberta", "distilbert"];
@@ -558,15 +498,19 @@ mod tests {
         .unwrap()
     }
 
-    /// Every combination of the levers that a name has.
+    /// Every combination of the levers that a name has, with each way to load, to train
+    /// and to adapt.
     fn workloads() -> Vec<Workload> {
+        let ways = [
+            (Loop::Plain, Placement::OnDevice, 0),
+            (Loop::Plain, Placement::DeviceMap, 4),
+            (Loop::Trainer, Placement::To, 0),
+            (Loop::Trainer, Placement::OnDevice, 4),
+        ];
         let mut all = Vec::new();
         for task in [Task::Base, Task::SequenceClassification, Task::MaskedLm] {
             for precision in Precision::VARIANTS {
                 for optimizer in Optimizer::VARIANTS {
-                    if *optimizer == "adafactor" {
-                        continue;
-                    }
                     for attention in [Attention::Eager, Attention::Sdpa] {
                         for lever in 0..16 {
                             let mode = if lever & 8 == 0 {
@@ -575,20 +519,26 @@ mod tests {
                                 Mode::Infer
                             };
                             let (batch, seq) = if lever & 4 == 0 { (1, 1) } else { (3, 11) };
-                            all.push(Workload {
-                                precision: precision.parse().unwrap(),
-                                optimizer: optimizer.parse().unwrap(),
-                                attention,
-                                checkpointing: lever & 1 != 0,
-                                padding: lever & 2 != 0,
-                                accumulation: 1 + lever % 2,
-                                ..Workload::new(Runtime::Torch, task, mode, batch, seq)
-                            });
+                            all.extend(ways.map(|(training_loop, placement, lora_rank)| {
+                                Workload {
+                                    precision: precision.parse().unwrap(),
+                                    optimizer: optimizer.parse().unwrap(),
+                                    attention,
+                                    checkpointing: lever & 1 != 0,
+                                    padding: lever & 2 != 0,
+                                    accumulation: 1 + lever % 2,
+                                    training_loop,
+                                    placement,
+                                    lora_rank,
+                                    ..Workload::new(Runtime::Torch, task, mode, batch, seq)
+                                }
+                            }));
                         }
                     }
                 }
             }
         }
+        all.retain(|workload| check_levers(workload).is_ok());
         all
     }
 

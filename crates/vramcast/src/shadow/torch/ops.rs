@@ -3,7 +3,7 @@
 use super::autograd::Edge;
 use super::backward::Kind;
 use super::layout::Layout;
-use super::reduction;
+use super::reduction::{self, Over};
 use super::tensor::{Device, Tensor};
 use crate::dtype::DType;
 
@@ -95,11 +95,12 @@ impl Device {
         let out = self.tensor(dims, x.dtype(), "sum");
         let columns = out.elements();
         let rows = x.elements() / columns.max(1);
-        if let Some((partial, counters)) = reduction::staging(self.0.profile.card, rows, columns) {
-            let partial = self.bytes(partial, "sum");
-            let counters = self.bytes(counters, "sum");
-            drop((counters, partial));
-        }
+        let over = if columns == 1 {
+            Over::Columns
+        } else {
+            Over::Rows
+        };
+        self.stage(over, rows, columns, "sum");
         out
     }
 
@@ -147,26 +148,47 @@ impl Device {
         let weight = self.lowered(weight);
         let x = self.lowered(x);
         let (out_width, in_width) = (weight.dims()[0], weight.dims()[1]);
+        self.over_rows(&x, out_width, |mat1, rows| {
+            let mat2 = self.transpose(&weight, 0, 1);
+            let out = self.tensor(&[rows, out_width], x.dtype(), "addmm");
+            self.cublas(out_width > 1 && in_width > 1);
+            let saved = factors(mat1, &mat2).into_iter().flatten().collect();
+            self.record(out, Kind::Addmm, &[&bias, mat1, &mat2], saved)
+        })
+    }
+
+    /// `linear` of no bias.
+    pub(super) fn linear_without_bias(&self, x: &Tensor, weight: &Tensor) -> Tensor {
+        let weight = self.lowered(weight);
+        let x = self.lowered(x);
+        let out_width = weight.dims()[0];
+        self.over_rows(&x, out_width, |mat1, rows| {
+            let mat2 = self.transpose(&weight, 0, 1);
+            let out = self.tensor(&[rows, out_width], x.dtype(), "mm");
+            self.cublas(false);
+            // By name, and the first factor is `self`.
+            let saved = factors(mat1, &mat2).into_iter().rev().flatten().collect();
+            self.record(out, Kind::Mm, &[mat1, &mat2], saved)
+        })
+    }
+
+    /// A product of the rows of a tensor, whatever dimensions they have.
+    fn over_rows(
+        &self,
+        x: &Tensor,
+        out_width: u64,
+        product: impl FnOnce(&Tensor, u64) -> Tensor,
+    ) -> Tensor {
         let mut dims = x.owned_dims();
-        dims.pop();
+        let width = dims.pop().unwrap_or(1);
         let rows = dims.iter().product();
         dims.push(out_width);
-        let folds = dims.len() > 2;
-        let mat1 = if folds {
-            self.reshape(&x, &[rows, in_width])
-        } else {
-            x.clone()
-        };
-        let mat2 = self.transpose(&weight, 0, 1);
-        let out = self.tensor(&[rows, out_width], x.dtype(), "addmm");
-        self.cublas(out_width > 1 && in_width > 1);
-        let saved = vec![mat1.clone(), mat2.clone()];
-        let out = self.record(out, Kind::Addmm, &[&bias, &mat1, &mat2], saved);
-        if folds {
-            self.view(&out, Layout::contiguous(&dims), Kind::View)
-        } else {
-            out
+        if dims.len() <= 2 {
+            return product(x, rows);
         }
+        let folded = self.reshape(x, &[rows, width]);
+        let out = product(&folded, rows);
+        self.view(&out, Layout::contiguous(&dims), Kind::View)
     }
 
     /// A batched product of matrices; operands that cannot be viewed as one batch are copied.
@@ -181,7 +203,8 @@ impl Device {
         let mat2 = self.reshape(&y, &[batch * heads, inner, columns]);
         let out = self.tensor(&[batch * heads, rows, columns], x.dtype(), "bmm");
         self.cublas(false);
-        let saved = vec![mat2.clone(), mat1.clone()];
+        // By name, and the first factor is `self`.
+        let saved = factors(&mat1, &mat2).into_iter().rev().flatten().collect();
         let out = self.record(out, Kind::Bmm, &[&mat1, &mat2], saved);
         drop((mat2, mat1));
         self.view(
@@ -214,6 +237,11 @@ impl Device {
     pub(super) fn scale(&self, x: &Tensor) -> Tensor {
         let out = self.tensor(x.dims(), x.dtype(), "mul");
         self.record(out, Kind::Scale, &[x], vec![])
+    }
+
+    /// [`Self::scale`] without a copy.
+    pub(super) fn scale_in_place(&self, x: &Tensor) -> Tensor {
+        self.view(x, x.layout().clone(), Kind::Scale)
     }
 
     pub(super) fn dropout(&self, x: &Tensor) -> Tensor {
@@ -281,4 +309,13 @@ impl Device {
         let mean = self.sum_to(&square, &[]);
         self.record(mean, Kind::Mean, &[&square], vec![])
     }
+}
+
+/// What a product saves: each factor for the gradient of the other.
+fn factors(first: &Tensor, second: &Tensor) -> [Option<Tensor>; 2] {
+    let needed = |other: &Tensor| other.edge().is_some();
+    [
+        needed(second).then(|| first.clone()),
+        needed(first).then(|| second.clone()),
+    ]
 }

@@ -1,5 +1,6 @@
 //! What torch's optimizers keep and allocate in a step (as traced).
 
+use super::adafactor;
 use super::tensor::{Device, Tensor};
 use crate::dtype::DType;
 use crate::timeline::Category;
@@ -27,7 +28,8 @@ impl State {
         self.moments.get_or_insert_with(|| {
             device.0.tape.with_category(Category::Optimizer, || {
                 let moments = |p: &Tensor| match kind {
-                    Optimizer::Sgd | Optimizer::Adafactor => vec![],
+                    Optimizer::Sgd => vec![],
+                    Optimizer::Adafactor => adafactor::moments(device, p),
                     Optimizer::SgdMomentum => vec![like(p, "clone")],
                     Optimizer::Adamw | Optimizer::AdamwSingle => {
                         vec![like(p, "zeros_like"), like(p, "zeros_like")]
@@ -41,10 +43,8 @@ impl State {
             })
         });
         match kind {
-            Optimizer::Sgd
-            | Optimizer::SgdMomentum
-            | Optimizer::AdamwFused
-            | Optimizer::Adafactor => {}
+            Optimizer::Sgd | Optimizer::SgdMomentum | Optimizer::AdamwFused => {}
+            Optimizer::Adafactor => adafactor::step(device, parameters),
             Optimizer::Adamw => {
                 let mut roots: Vec<Tensor> = parameters
                     .iter()

@@ -2,6 +2,7 @@
 //! `setReduceConfig`; as traced).
 
 use super::Card;
+use super::tensor::Device;
 
 /// Bytes of the buffer that cub's scan of so many items makes: 16 a tile. Tiles are as large as the
 /// traces allow.
@@ -9,39 +10,77 @@ pub(super) fn scan(items: u64, tile: u64) -> u64 {
     255 + (16 * (48 + items.div_ceil(tile))).next_multiple_of(256)
 }
 
-/// Bytes of the two buffers that a sum of `[rows, columns]` over its rows makes beside its output,
-/// where several blocks share one output.
-pub(super) fn staging(card: Card, rows: u64, columns: u64) -> Option<(u64, u64)> {
-    /// Sums are accumulated in single precision.
+/// Which way over a row-major matrix a reduction runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Over {
+    /// Down its rows, to one value a column: what is reduced lies apart.
+    Rows,
+    /// Along its columns, to one value a row: what is reduced lies together.
+    Columns,
+}
+
+/// Bytes of the two buffers that a reduction of `inputs` values to each of `outputs` makes beside
+/// its result, where several blocks share one output: their partial results, and counters.
+fn staging(card: Card, over: Over, inputs: u64, outputs: u64) -> Option<(u64, u64)> {
+    /// Half precision is accumulated in single.
     const ACCUMULATOR: u64 = 4;
-    let vector = [4, 2, 1].into_iter().find(|v| columns.is_multiple_of(*v))?;
-    let outputs = columns / vector;
+    // Outputs that lie together are reduced several at once. Inputs that lie together are read
+    // several at once, but where blocks share an output that changes no size.
+    let vector = match over {
+        Over::Rows => [4, 2, 1].into_iter().find(|v| outputs.is_multiple_of(*v))?,
+        Over::Columns => 1,
+    };
+    let groups = outputs / vector;
+    let (fast, slow) = match over {
+        Over::Rows => (groups, inputs),
+        Over::Columns => (inputs, groups),
+    };
     let most_threads = 512 / vector;
-    let across = floor_to_power(outputs).min(most_threads);
-    let down = floor_to_power(rows).min(most_threads);
-    let mut width = across.min(32);
-    let height = down.min(most_threads / width);
-    width = across.min(most_threads / height);
+    let across = floor_to_power(fast).min(most_threads);
+    let down = floor_to_power(slow).min(most_threads);
+    let height = down.min(most_threads / across.min(32));
+    let width = across.min(most_threads / height);
     let threads = width * height;
-    let split = rows >= (16 * height).min(256);
-    let values = if split { rows.div_ceil(height) } else { rows };
-    let grid = outputs.div_ceil(width * if split { 1 } else { height });
+    // The width of a block is over what lies together; its height shares that out further if each
+    // thread still has enough to do.
+    let (own_inputs, own_groups) = match over {
+        Over::Rows => (inputs, groups.div_ceil(width)),
+        Over::Columns => (inputs.div_ceil(width), groups),
+    };
+    if own_inputs < (16 * height).min(256) {
+        return None;
+    }
+    let (values, grid) = (own_inputs.div_ceil(height), own_groups);
     let resident = card.multiprocessors * (card.threads_per_multiprocessor / threads);
-    if !split || values < 256 || grid > resident {
+    if values < 256 || grid > resident {
         return None;
     }
     let blocks = resident
         .div_ceil(grid)
         .min(values.div_ceil(16))
         .max(values.div_ceil(256));
-    (blocks > 1).then(|| {
-        let shares = ACCUMULATOR * blocks * width * vector;
-        (columns.saturating_mul(shares), 4 * grid)
-    })
+    let shares = match over {
+        Over::Rows => blocks * width * vector,
+        Over::Columns => blocks,
+    };
+    let partial = outputs.saturating_mul(ACCUMULATOR).saturating_mul(shares);
+    (blocks > 1).then_some((partial, 4 * grid))
 }
 
 fn floor_to_power(n: u64) -> u64 {
     1 << n.max(1).ilog2()
+}
+
+impl Device {
+    /// What a reduction of `inputs` values to each of `outputs` makes and gives back, after its
+    /// result exists.
+    pub(super) fn stage(&self, over: Over, inputs: u64, outputs: u64, op: &'static str) {
+        if let Some((partial, counters)) = staging(self.0.profile.card, over, inputs, outputs) {
+            let partial = self.bytes(partial, op);
+            let counters = self.bytes(counters, op);
+            drop((counters, partial));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -49,10 +88,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_documented_examples_come_out() {
-        let h200 = Card::H200;
-        assert_eq!(staging(h200, 1024, 768), Some((6_291_456, 24)));
-        assert_eq!(staging(h200, 1024, 3072), Some((25_165_824, 96)));
-        assert_eq!(staging(h200, 8, 768), None);
+    fn sums_over_rows_stage_what_was_traced() {
+        let of = |rows, columns| staging(Card::H200, Over::Rows, rows, columns);
+        assert_eq!(of(1024, 768), Some((6_291_456, 24)));
+        assert_eq!(of(1024, 3072), Some((25_165_824, 96)));
+        assert_eq!(of(30_522, 768), Some((138_412_032, 24)));
+        assert_eq!(of(8, 768), None);
+    }
+
+    #[test]
+    fn sums_along_columns_stage_what_was_traced() {
+        let of = |rows, columns| staging(Card::H200, Over::Columns, columns, rows);
+        assert_eq!(of(1, 786_432), Some((384, 4)));
+        assert_eq!(of(1, 10_000_000), Some((2112, 4)));
+        assert_eq!(of(1, 30_522), None);
+        assert_eq!(of(30_522, 768), None);
     }
 }

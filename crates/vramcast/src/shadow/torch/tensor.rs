@@ -175,6 +175,11 @@ impl Tensor {
         self.0.dtype
     }
 
+    /// The number of its storage's buffer.
+    pub(super) fn buffer(&self) -> u32 {
+        self.0.storage.buffer
+    }
+
     pub(super) fn elements(&self) -> u64 {
         elements(self.dims())
     }

@@ -1,0 +1,79 @@
+//! The training loop that a script writes, and the parts that every loop has.
+
+use super::autograd::Edge;
+use super::optimizer;
+use super::scaler::Scaler;
+use super::tensor::Tensor;
+use super::{Made, Shadow, autocast};
+use crate::models::{self, Model};
+use crate::timeline::Phase;
+use crate::workload::Precision;
+use std::convert::Infallible;
+
+impl Shadow {
+    /// `steps` steps on one batch, each of which clears the gradients first.
+    pub(super) fn train(&self, model: &Model<Tensor>, steps: u32) -> Result<(), Infallible> {
+        let (device, tape) = (&self.device, &self.device.0.tape);
+        let inputs = self.inputs();
+        self.add_adapters();
+        let parameters = &self.trained();
+        let mut optimizer = optimizer::State::new(self.workload.optimizer);
+        let mut scaler = self.scaler();
+        let mut loss = None;
+        for _ in 0..steps {
+            self.zero_grad(parameters);
+            for _ in 0..self.workload.accumulation {
+                let next = self.forward(model, &inputs)?;
+                drop(loss.replace(next.clone()));
+                device.end_autocast();
+                let scaled = match &mut scaler {
+                    Some(scaler) => scaler.scale(device, &next),
+                    None => next.clone(),
+                };
+                drop(next);
+                tape.begin(Phase::Backward);
+                device.backward(&scaled);
+            }
+            tape.begin(Phase::Step);
+            let found = scaler.as_ref().map(|scaler| scaler.unscale(device));
+            optimizer.step(device, &self.with_gradients(parameters));
+            drop(found);
+        }
+        // What lives to the end of a run is not given back in it.
+        tape.end();
+        Ok(())
+    }
+
+    /// A forward pass, under autocast where the workload asks for it.
+    pub(super) fn forward(&self, model: &Model<Tensor>, inputs: &models::Inputs<Tensor>) -> Made {
+        let workload = &*self.workload;
+        self.device.0.tape.begin(Phase::Forward);
+        self.device.0.autocast.set(autocast(workload.precision));
+        models::forward(self, model, inputs, workload.seq, workload.mode)
+    }
+
+    /// Of half precision only: bfloat16 reaches as far as single precision.
+    pub(super) fn scaler(&self) -> Option<Scaler> {
+        (self.workload.precision == Precision::AmpFp16).then(Scaler::default)
+    }
+
+    /// `zero_grad(set_to_none=True)`.
+    pub(super) fn zero_grad(&self, parameters: &[Tensor]) {
+        for parameter in parameters {
+            if let Some(Edge::Leaf(number)) = parameter.edge() {
+                let gradients = &mut self.device.0.graph.borrow_mut().gradients;
+                drop(gradients[number as usize].take());
+            }
+        }
+    }
+
+    /// The parameters that a backward pass reached.
+    pub(super) fn with_gradients(&self, parameters: &[Tensor]) -> Vec<Tensor> {
+        let graph = self.device.0.graph.borrow();
+        let reached = |parameter: &&Tensor| match parameter.edge() {
+            Some(Edge::Leaf(number)) => graph.gradients[number as usize].is_some(),
+            _ => false,
+        };
+        parameters.iter().filter(reached).cloned().collect()
+    }
+}
