@@ -393,35 +393,31 @@ def check_positions(job: Job, model: Any) -> None:
 
 
 def make_batch(job: Job, config: Any, device: str) -> dict[str, Any]:
-    """The inputs, in the order in which the records' were allocated; labels come last."""
+    """The inputs, in the order in which the records' were allocated; labels come last, in training.
+
+    Without labels, a decoder that would derive its inputs from them is given some.
+    """
     if job.task == "image-classification":
         size, channels = config.image_size, config.num_channels
         height, width = size if isinstance(size, (list, tuple)) else (size, size)
         pixels = torch.randn(job.batch, channels, height, width, device=device)
-        labels = torch.zeros(job.batch, dtype=torch.long, device=device)
-        return {"pixel_values": pixels.to(job.weight_dtype()), "labels": labels}
-    shape = (job.batch, job.seq)
-    ids = torch.randint(0, config.get_text_config().vocab_size, shape, device=device)
-    mask = torch.ones_like(ids)
-    if job.padding:
-        for row in range(1, job.batch):
-            end = max(1, job.seq - (37 * row % max(1, job.seq - 1)) - 1)
-            mask[row, end:] = 0
-    batch = {"input_ids": ids, "attention_mask": mask}
-    if job.task in LANGUAGE_MODELING:
+        batch = {"pixel_values": pixels.to(job.weight_dtype())}
+    else:
+        shape = (job.batch, job.seq)
+        ids = torch.randint(0, config.get_text_config().vocab_size, shape, device=device)
+        mask = torch.ones_like(ids)
+        if job.padding:
+            for row in range(1, job.batch):
+                end = max(1, job.seq - (37 * row % max(1, job.seq - 1)) - 1)
+                mask[row, end:] = 0
+        batch = {"input_ids": ids, "attention_mask": mask}
+    if job.training and job.task in LANGUAGE_MODELING:
         batch["labels"] = ids.clone()
-    elif job.task != "base":
+    elif job.training and job.task != "base":
         batch["labels"] = torch.zeros(job.batch, dtype=torch.long, device=device)
-    if job.task == "base" and config.is_encoder_decoder:
+    if "labels" not in batch and config.is_encoder_decoder:
         batch["decoder_input_ids"] = ids
     return batch
-
-
-def drop_labels(job: Job, batch: dict[str, Any]) -> None:
-    """Makes an inference batch: a decoder that derived its inputs from the labels is given some."""
-    batch.pop("labels", None)
-    if job.task == "seq2seq-lm":
-        batch["decoder_input_ids"] = batch["input_ids"]
 
 
 def add_adapters(job: Job, model: Any) -> Any:
@@ -563,9 +559,7 @@ def run_workload(job: Job, config: Any, meter: Meter, record: dict[str, Any]) ->
     record["model_allocated"] = torch.cuda.memory_allocated(DEVICE) - record["base_allocated"]
     batch = {} if job.loop == "trainer" else make_batch(job, config, DEVICE)
     model.train(job.training)
-    if not job.training:
-        drop_labels(job, batch)
-    elif job.checkpointing:
+    if job.training and job.checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     if job.lora_rank > 0:
         model = add_adapters(job, model)

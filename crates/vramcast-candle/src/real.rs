@@ -142,7 +142,7 @@ impl<O: Observer> Candle for Real<O> {
     fn activation(&self, x: &Tensor, function: Activation) -> Result<Tensor> {
         match function {
             Activation::Gelu => x.gelu_erf(),
-            Activation::GeluTanh => x.gelu(),
+            Activation::GeluTanh | Activation::GeluNew | Activation::GeluFast => x.gelu(),
             Activation::Relu => x.relu(),
             Activation::Tanh => x.tanh(),
         }

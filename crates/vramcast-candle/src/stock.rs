@@ -59,7 +59,9 @@ pub fn run_stock<O: Observer>(
 pub fn stock_config(config: &vramcast::config::bert::Config) -> Result<bert::Config> {
     let hidden_act = match config.hidden_act {
         Activation::Gelu => bert::HiddenAct::Gelu,
-        Activation::GeluTanh => bert::HiddenAct::GeluApproximate,
+        Activation::GeluTanh | Activation::GeluNew | Activation::GeluFast => {
+            bert::HiddenAct::GeluApproximate
+        }
         Activation::Relu => bert::HiddenAct::Relu,
         Activation::Tanh => {
             return Err(Error::Msg(

@@ -133,9 +133,9 @@ fn stock_roberta_config(config: &vramcast::config::roberta::Config) -> stock_rob
         intermediate_size: encoder.intermediate_size as usize,
         hidden_act: match encoder.hidden_act {
             Activation::Gelu => candle_nn::Activation::Gelu,
-            Activation::GeluTanh => candle_nn::Activation::NewGelu,
+            Activation::GeluNew => candle_nn::Activation::NewGelu,
             Activation::Relu => candle_nn::Activation::Relu,
-            Activation::Tanh => unreachable!("not compared"),
+            _ => unreachable!("not compared"),
         },
         num_hidden_layers: encoder.num_hidden_layers as usize,
         vocab_size: encoder.vocab_size as usize,
@@ -149,9 +149,9 @@ fn stock_distilbert_config(
     config: &vramcast::config::distilbert::Config,
 ) -> stock_distilbert::Config {
     let activation = match config.activation {
-        Activation::GeluTanh => "gelu",
+        Activation::GeluNew => "gelu",
         Activation::Relu => "relu",
-        Activation::Gelu | Activation::Tanh => unreachable!("not compared"),
+        _ => unreachable!("not compared"),
     };
     // Its fields are private.
     let json = serde_json::json!({

@@ -211,9 +211,9 @@ pub(crate) struct WorkloadArgs {
     /// Who calls the model, in training on PyTorch.
     #[arg(long = "loop", default_value_t, value_parser = words::<Loop>())]
     training_loop: Loop,
-    /// How the weights come to the device, on PyTorch.
-    #[arg(long, default_value_t, value_parser = words::<Placement>())]
-    placement: Placement,
+    /// How the weights come to the device, on PyTorch; the Trainer moves them (`to`).
+    #[arg(long, value_parser = words::<Placement>())]
+    placement: Option<Placement>,
     /// The rank of LoRA's adapters on queries and values; 0 for none.
     #[arg(long, default_value_t = 0)]
     lora_rank: u64,
@@ -227,20 +227,20 @@ impl WorkloadArgs {
     pub(crate) fn workload(&self, default: Runtime) -> Workload {
         let runtime = self.runtime.unwrap_or(default);
         // As transformers' Trainer has it.
-        let usual = match self.training_loop {
-            Loop::Plain => Optimizer::default(),
-            Loop::Trainer => Optimizer::AdamwFused,
+        let (optimizer, placement) = match self.training_loop {
+            Loop::Plain => (Optimizer::default(), Placement::default()),
+            Loop::Trainer => (Optimizer::AdamwFused, Placement::To),
         };
         Workload {
             precision: self.precision,
             attention: self.attention.unwrap_or(runtime.attention()),
-            optimizer: self.optimizer.unwrap_or(usual),
+            optimizer: self.optimizer.unwrap_or(optimizer),
             code: self.code,
             checkpointing: self.checkpointing,
             accumulation: self.accumulation,
             padding: self.padding,
             training_loop: self.training_loop,
-            placement: self.placement,
+            placement: self.placement.unwrap_or(placement),
             lora_rank: self.lora_rank,
             allocator_conf: self.allocator_conf.clone(),
             ..Workload::new(runtime, self.task, self.mode, self.batch, self.seq)

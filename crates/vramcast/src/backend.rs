@@ -29,6 +29,10 @@ pub enum Activation {
     /// Gaussian error linear unit by its tanh approximation.
     #[serde(rename = "gelu_pytorch_tanh")]
     GeluTanh,
+    /// The same function, which transformers composes of element-wise operations.
+    GeluNew,
+    /// The same function, composed in another way.
+    GeluFast,
     /// Rectified linear unit.
     Relu,
     /// Hyperbolic tangent.

@@ -2,6 +2,7 @@
 
 use super::ConfigError;
 use crate::backend::Activation;
+use serde::Deserialize;
 use serde_json::Value;
 
 /// More layers than any published encoder: beyond it, the answer would only take time.
@@ -134,18 +135,12 @@ impl Fields<'_> {
         let Some(value) = self.get(field) else {
             return Ok(Activation::Gelu);
         };
-        match value.as_str() {
-            Some("gelu") => Ok(Activation::Gelu),
-            Some("gelu_new" | "gelu_pytorch_tanh" | "gelu_fast") => Ok(Activation::GeluTanh),
-            Some("relu") => Ok(Activation::Relu),
-            Some("tanh") => Ok(Activation::Tanh),
-            _ => Err(ConfigError::Field {
-                field,
-                problem: format!(
-                    "is {value}; known: gelu, gelu_new, gelu_pytorch_tanh, relu, tanh"
-                ),
-            }),
-        }
+        Activation::deserialize(value).map_err(|_| ConfigError::Field {
+            field,
+            problem: format!(
+                "is {value}; known: gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu, tanh"
+            ),
+        })
     }
 
     pub(super) fn num_labels(&self) -> Result<u64, ConfigError> {

@@ -266,7 +266,7 @@ impl Candle for Shadow {
 fn unary(function: Activation) -> Unary {
     match function {
         Activation::Gelu => Unary::GeluErf,
-        Activation::GeluTanh => Unary::Gelu,
+        Activation::GeluTanh | Activation::GeluNew | Activation::GeluFast => Unary::Gelu,
         Activation::Relu => Unary::Relu,
         Activation::Tanh => Unary::Tanh,
     }

@@ -31,7 +31,8 @@ pub(super) enum Kind {
     Softmax,
     LogSoftmax,
     NllLoss,
-    Square,
+    Power,
+    Mul,
     Mean,
     EfficientAttention,
     FlashAttention,
@@ -68,12 +69,17 @@ pub(super) fn apply(device: &Device, node: &Node, grad: &Tensor) -> Vec<Option<T
         Kind::NllLoss => vec![Some(of_input(0, "nll_loss_backward"))],
         Kind::LogSoftmax => vec![Some(of_input(0, "_log_softmax_backward"))],
         Kind::Mean => vec![Some(of_input(0, "div"))],
-        Kind::Square => {
+        Kind::Power => {
             let power = of_input(0, "pow");
             let doubled = of_input(0, "mul");
             let out = of_input(0, "mul");
             drop((doubled, power));
             vec![Some(out)]
+        }
+        Kind::Mul => {
+            let second = needs(1).then(|| of_input(1, "mul"));
+            let first = needs(0).then(|| of_input(0, "mul"));
+            vec![first, second]
         }
         Kind::Softmax => {
             // Of the input's type, where the kernel read half precision.

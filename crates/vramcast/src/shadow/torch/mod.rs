@@ -445,6 +445,8 @@ impl Backend for Shadow {
         let device = self.begin();
         Ok(match function {
             Activation::Gelu | Activation::GeluTanh => device.of_input(x, "gelu"),
+            Activation::GeluNew => device.gelu_new(x),
+            Activation::GeluFast => device.gelu_fast(x),
             Activation::Relu => device.of_result(x, "relu", Kind::Elementwise),
             Activation::Tanh => device.of_result(x, "tanh", Kind::Elementwise),
         })

@@ -225,12 +225,7 @@ impl Device {
     }
 
     pub(super) fn add(&self, x: &Tensor, y: &Tensor) -> Tensor {
-        let dtype = if y.dtype() == DType::F32 {
-            y.dtype()
-        } else {
-            x.dtype()
-        };
-        let out = self.tensor(x.dims(), dtype, "add");
+        let out = self.tensor(x.dims(), promoted(x, y), "add");
         self.record(out, Kind::Add, &[x, y], vec![])
     }
 
@@ -261,6 +256,63 @@ impl Device {
         let out = self.tensor(x.dims(), x.dtype(), op);
         let saved = vec![out.clone()];
         self.record(out, kind, &[x], saved)
+    }
+
+    /// `x ** k`, which autocast runs in single precision.
+    fn power(&self, x: &Tensor) -> Tensor {
+        let x = &self.raised(x);
+        let out = self.tensor(x.dims(), x.dtype(), "pow");
+        self.record(out, Kind::Power, &[x], vec![x.clone()])
+    }
+
+    /// A number added to each element.
+    fn shift(&self, x: &Tensor) -> Tensor {
+        let out = self.tensor(x.dims(), x.dtype(), "add");
+        self.record(out, Kind::Clone, &[x], vec![])
+    }
+
+    /// The product of the elements of two tensors.
+    fn times(&self, x: &Tensor, y: &Tensor) -> Tensor {
+        let out = self.tensor(x.dims(), promoted(x, y), "mul");
+        self.record(out, Kind::Mul, &[x, y], vec![y.clone(), x.clone()])
+    }
+
+    /// `NewGELUActivation` of transformers.
+    pub(super) fn gelu_new(&self, x: &Tensor) -> Tensor {
+        let half = self.scale(x);
+        let cube = self.power(x);
+        let scaled = self.scale(&cube);
+        drop(cube);
+        let sum = self.add(x, &scaled);
+        drop(scaled);
+        let inner = self.scale(&sum);
+        drop(sum);
+        self.gate(half, inner)
+    }
+
+    /// `FastGELUActivation` of transformers.
+    pub(super) fn gelu_fast(&self, x: &Tensor) -> Tensor {
+        let half = self.scale(x);
+        let scaled = self.scale(x);
+        let narrow = self.scale(x);
+        let square = self.times(&narrow, x);
+        drop(narrow);
+        let above_one = self.shift(&square);
+        drop(square);
+        let inner = self.times(&scaled, &above_one);
+        drop((above_one, scaled));
+        self.gate(half, inner)
+    }
+
+    /// `half * (1 + tanh(inner))`.
+    fn gate(&self, half: Tensor, inner: Tensor) -> Tensor {
+        let tanh = self.of_result(&inner, "tanh", Kind::Elementwise);
+        drop(inner);
+        let above_zero = self.shift(&tanh);
+        drop(tanh);
+        let out = self.times(&half, &above_zero);
+        drop((above_zero, half));
+        out
     }
 
     /// `softmax`, which autocast runs in single precision: half precision is read by the same
@@ -304,8 +356,7 @@ impl Device {
     }
 
     pub(super) fn mean_square(&self, x: &Tensor) -> Tensor {
-        let out = self.tensor(x.dims(), x.dtype(), "pow");
-        let square = self.record(out, Kind::Square, &[x], vec![x.clone()]);
+        let square = self.power(x);
         let mean = self.sum_to(&square, &[]);
         self.record(mean, Kind::Mean, &[&square], vec![])
     }
@@ -318,4 +369,13 @@ fn factors(first: &Tensor, second: &Tensor) -> [Option<Tensor>; 2] {
         needed(second).then(|| first.clone()),
         needed(first).then(|| second.clone()),
     ]
+}
+
+/// The type of what two tensors make together.
+fn promoted(x: &Tensor, y: &Tensor) -> DType {
+    if y.dtype() == DType::F32 {
+        DType::F32
+    } else {
+        x.dtype()
+    }
 }
