@@ -296,7 +296,7 @@ impl Device {
             gradient = self.sum_to(&gradient, &input.dims);
         }
         if gradient.dtype() != input.dtype {
-            gradient = self.tensor(&input.dims, input.dtype, "to");
+            gradient = self.strided(gradient.layout().preserved(), input.dtype, "to");
         }
         gradient
     }

@@ -266,11 +266,11 @@ fn embedding(device: &Device, node: &Node, grad: &Tensor) -> Tensor {
     let segments = ids(n);
     let count = ids(1);
     let unique = ids(n);
-    scan(n, 4608);
+    scan(n, reduction::IDS_TILE);
     drop(unique);
     let most = n.min(rows);
     let (partials, offsets) = (ids(most), ids(most));
-    scan(most, 480);
+    scan(most, reduction::SUMS_TILE);
     let total = ids(1);
     let pieces = n / 10 + most;
     let starts = ids(pieces);

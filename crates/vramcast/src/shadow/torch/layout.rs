@@ -39,6 +39,29 @@ impl Layout {
         dims.all(|((&dim, stride), expected)| dim == 1 || stride == expected)
     }
 
+    /// The layout of what an element-wise operation makes of this one: its own where the elements
+    /// lie without gaps or repetition, in whatever order (ATen, TensorIterator.cpp).
+    pub(super) fn preserved(&self) -> Self {
+        let wide = self
+            .dims
+            .iter()
+            .zip(&self.strides)
+            .filter(|(d, _)| **d != 1);
+        let mut by_stride: ArrayVec<(u64, u64), 5> = wide.map(|(&d, &s)| (s, d)).collect();
+        by_stride.sort_unstable();
+        let mut step = 1u64;
+        let dense = by_stride.iter().all(|&(stride, dim)| {
+            let expected = step;
+            step = step.saturating_mul(dim);
+            stride == expected
+        });
+        if dense {
+            self.clone()
+        } else {
+            Self::contiguous(&self.dims)
+        }
+    }
+
     pub(super) fn transpose(&self, a: usize, b: usize) -> Self {
         let mut turned = self.clone();
         turned.dims.swap(a, b);

@@ -37,7 +37,7 @@ use crate::config::ModelConfig;
 use crate::dtype::DType;
 use crate::models::{Inputs, Model};
 use crate::timeline::{Category, Phase, Scope, Timeline};
-use crate::workload::{Attention, Loop, Mode, Optimizer, Precision, Task, Workload};
+use crate::workload::{Attention, Loop, Mode, Optimizer, Placement, Precision, Task, Workload};
 pub use process::Process;
 pub use profile::{BUILDS, Build, Card, Profile};
 pub use trace::difference;
@@ -175,6 +175,8 @@ struct Shadow {
     adapters: Rc<RefCell<BTreeMap<u32, Adapter>>>,
     /// Shapes of buffers that are made when the parameters are loaded.
     late_buffers: Rc<RefCell<Vec<Dims>>>,
+    /// Those that were made then.
+    buffers: Rc<RefCell<Vec<Tensor>>>,
     /// The logits beside a loss, where they are used once more.
     returned: Rc<RefCell<Option<Tensor>>>,
 }
@@ -191,6 +193,7 @@ impl Shadow {
             targets: Rc::default(),
             adapters: Rc::default(),
             late_buffers: Rc::default(),
+            buffers: Rc::default(),
             returned: Rc::default(),
         }
     }
@@ -199,13 +202,12 @@ impl Shadow {
     fn run(&self, config: &ModelConfig, steps: u32) -> Result<u64, Infallible> {
         let tape = &self.device.0.tape;
         tape.begin(Phase::Load);
-        let (model, buffers) = self.place(config)?;
+        let model = self.place(config)?;
         match (self.workload.mode, self.workload.training_loop) {
             (Mode::Infer, _) => self.infer(&model, steps)?,
             (Mode::Train, Loop::Plain) => self.train(&model, steps)?,
             (Mode::Train, Loop::Trainer) => self.train_by_trainer(&model, steps)?,
         }
-        drop(buffers);
         Ok(self.elements_of_parameters())
     }
 
@@ -347,6 +349,9 @@ impl Backend for Shadow {
     ) -> Result<R, Infallible> {
         let before = self.device.0.tape.enter(scope);
         let result = part();
+        if self.workload.placement == Placement::To {
+            self.place_late_buffers();
+        }
         self.device.0.tape.enter(before);
         result
     }
@@ -484,7 +489,7 @@ impl Backend for Shadow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::{Placement, Runtime};
+    use crate::workload::Runtime;
     use strum::VariantNames;
 
     const FAMILIES: [&str; 3] = ["bert", "roberta", "distilbert"];

@@ -17,7 +17,7 @@ impl Device {
         if x.dtype() == dtype {
             return x.clone();
         }
-        let copy = self.tensor(x.dims(), dtype, "to");
+        let copy = self.strided(x.layout().preserved(), dtype, "to");
         self.record(copy, Kind::ToCopy, &[x], vec![])
     }
 
@@ -123,7 +123,7 @@ impl Device {
         let wide = of(DType::I64);
         // A single sequence is summed by cub (ATen, cuda/ScanUtils.cuh, `scan_dim`).
         if ids.dims()[0] == 1 {
-            let bytes = reduction::scan(ids.elements(), 4608);
+            let bytes = reduction::scan(ids.elements(), reduction::IDS_TILE);
             drop(self.bytes(bytes, "scan"));
         }
         drop(wide);
@@ -230,7 +230,7 @@ impl Device {
     }
 
     pub(super) fn scale(&self, x: &Tensor) -> Tensor {
-        let out = self.tensor(x.dims(), x.dtype(), "mul");
+        let out = self.strided(x.layout().preserved(), x.dtype(), "mul");
         self.record(out, Kind::Scale, &[x], vec![])
     }
 

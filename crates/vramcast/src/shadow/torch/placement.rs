@@ -2,7 +2,8 @@
 //! module.py, `_apply`; as traced).
 //!
 //! A model that is moved there takes its parameters and buffers in the order of its modules, which
-//! is that of the constructors; what they made and threw away was on the host. A model that is
+//! is that of the constructors but for a module's own buffers, which come last in it; what the
+//! constructors made and threw away was on the host. A model that is
 //! loaded there takes a block of the size of all parameters first and gives it back, so that they
 //! are carved from one segment; then its parameters, in an order that depends on the threads that
 //! load them and is here that of the constructors; then its buffers. That the block leaves 1.2 GiB
@@ -20,11 +21,8 @@ use crate::workload::Placement;
 use std::convert::Infallible;
 
 impl Shadow {
-    /// Brings a model to the device; with it, the buffers that its files do not hold.
-    pub(super) fn place(
-        &self,
-        config: &ModelConfig,
-    ) -> Result<(Model<Tensor>, Vec<Tensor>), Infallible> {
+    /// Brings a model to the device.
+    pub(super) fn place(&self, config: &ModelConfig) -> Result<Model<Tensor>, Infallible> {
         let task = self.workload.task;
         if self.workload.placement == Placement::DeviceMap {
             let scratch = self.scratch();
@@ -36,19 +34,26 @@ impl Shadow {
             );
         }
         let model = models::build(self, config, task)?;
-        let buffers = self.late_buffers.take();
-        let buffers = buffers.iter().map(|dims| self.buffer(dims)).collect();
-        Ok((model, buffers))
+        self.place_late_buffers();
+        Ok(model)
     }
 
     pub(super) fn place_buffer(&self, dims: &[u64]) -> Tensor {
         match self.workload.placement {
-            Placement::OnDevice | Placement::To => self.buffer(dims),
-            Placement::DeviceMap => {
+            Placement::OnDevice => self.buffer(dims),
+            Placement::To | Placement::DeviceMap => {
                 let layout = Layout::contiguous(dims);
                 self.late_buffers.borrow_mut().push(layout.dims.clone());
                 self.device.ghost(layout, DType::I64)
             }
+        }
+    }
+
+    /// At the end of a module that is moved, or of a model that is loaded.
+    pub(super) fn place_late_buffers(&self) {
+        for dims in self.late_buffers.take() {
+            let buffer = self.buffer(&dims);
+            self.buffers.borrow_mut().push(buffer);
         }
     }
 

@@ -1,11 +1,16 @@
-//! The staging buffers of PyTorch's reductions and scans. Those of reductions depend on the card (ATen, cuda/Reduce.cuh,
-//! `setReduceConfig`; as traced).
+//! The staging buffers of PyTorch's reductions and scans. Those of reductions depend on the card
+//! (ATen, cuda/Reduce.cuh, `setReduceConfig`; as traced).
 
 use super::Card;
 use super::tensor::Device;
 
-/// Bytes of the buffer that cub's scan of so many items makes: 16 a tile. Tiles are as large as the
-/// traces allow.
+/// Items of a tile of cub's scans: of ids, and of the partial sums of an embedding's gradient. The
+/// sizes that were traced and probed allow 4,096 to 6,929, and 820 to 953.
+pub(super) const IDS_TILE: u64 = 4608;
+/// See [`IDS_TILE`].
+pub(super) const SUMS_TILE: u64 = 896;
+
+/// Bytes of the buffer that cub's scan of so many items makes: 16 a tile, and 48 tiles more.
 pub(super) fn scan(items: u64, tile: u64) -> u64 {
     255 + (16 * (48 + items.div_ceil(tile))).next_multiple_of(256)
 }
@@ -94,6 +99,23 @@ mod tests {
         assert_eq!(of(1024, 3072), Some((25_165_824, 96)));
         assert_eq!(of(30_522, 768), Some((138_412_032, 24)));
         assert_eq!(of(8, 768), None);
+    }
+
+    #[test]
+    fn scans_take_what_was_probed() {
+        for (items, bytes) in [
+            (3_073, 1_279),
+            (8_192, 1_279),
+            (16_384, 1_535),
+            (30_522, 1_791),
+            (32_128, 1_791),
+            (50_257, 2_047),
+            (65_536, 2_303),
+        ] {
+            assert_eq!(scan(items, SUMS_TILE), bytes, "{items}");
+        }
+        assert_eq!(scan(65_536, IDS_TILE), 1_279);
+        assert_eq!(scan(110_889, IDS_TILE), 1_535);
     }
 
     #[test]

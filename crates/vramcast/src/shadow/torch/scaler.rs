@@ -1,6 +1,4 @@
 //! `GradScaler` (torch/amp/grad_scaler.py; as traced), for gradients without an infinity.
-//!
-//! The fused optimizer scales for itself, which makes other scalars; that is not followed.
 
 use super::tensor::{Device, Tensor};
 use crate::dtype::DType;
@@ -18,7 +16,7 @@ impl Scaler {
         device.scale(loss)
     }
 
-    /// Before the optimizer's step; what it returns dies in `update`.
+    /// `unscale_`, before the optimizer's step; what it returns dies in `update`.
     pub(super) fn unscale(&self, device: &Device) -> Tensor {
         let of = |dtype| device.tensor(&[], dtype, "grad scaler");
         let double = of(DType::I64);
@@ -26,10 +24,31 @@ impl Scaler {
         drop(double);
         let inverse = of(DType::F32);
         drop(reciprocal);
-        let found = of(DType::F32);
-        let found_here = of(DType::F32);
-        drop(of(DType::F32));
-        drop((inverse, found));
+        self.look_for_infinity(device, inverse)
+    }
+
+    /// A fused optimizer scales for itself, so the gradients are only looked at; what this returns
+    /// dies in `update`.
+    pub(super) fn check(&self, device: &Device) -> Tensor {
+        let one = device.tensor(&[], DType::F32, "grad scaler");
+        self.look_for_infinity(device, one)
+    }
+
+    fn look_for_infinity(&self, device: &Device, scale: Tensor) -> Tensor {
+        let scalar = || device.tensor(&[], DType::F32, "grad scaler");
+        let found = scalar();
+        let found_here = scalar();
+        drop(scalar());
+        drop((scale, found));
         found_here
+    }
+
+    /// What a fused optimizer is given for its step: the sum of what was found, and the scale
+    /// unless the gradients are unscaled already.
+    pub(super) fn lend(&self, device: &Device, unscaled: bool) -> (Option<Tensor>, Tensor) {
+        let scalar = || device.tensor(&[], DType::F32, "grad scaler");
+        let found = scalar();
+        let scale = (!unscaled).then(scalar);
+        (scale, found)
     }
 }

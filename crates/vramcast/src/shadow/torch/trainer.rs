@@ -1,6 +1,6 @@
 //! Hugging Face's `Trainer`: what its loop and accelerate, which it calls, add to the passes
-//! (transformers, trainer.py; as traced). It clips gradients, as by default, and logs every step, as
-//! in the records.
+//! (transformers, trainer.py; as traced). It clips gradients, as by default; that it logs
+//! every 500th step is not followed.
 
 use super::clipping::clip_grad_norm;
 use super::optimizer;
@@ -9,7 +9,7 @@ use super::{Made, Shadow, autocast};
 use crate::dtype::DType;
 use crate::models::{Inputs, Model};
 use crate::timeline::Phase;
-use crate::workload::{Loop, Mode};
+use crate::workload::{Loop, Mode, Optimizer};
 use std::convert::Infallible;
 
 impl Shadow {
@@ -55,17 +55,19 @@ impl Shadow {
             }
             tape.begin(Phase::Step);
             let reached = self.with_gradients(parameters);
-            let found = scaler.as_ref().map(|scaler| scaler.unscale(device));
             drop(norm.take());
+            let found = scaler.as_ref().map(|scaler| scaler.unscale(device));
             norm = Some(clip_grad_norm(device, &reached));
+            let lent = scaler.as_ref().filter(|_| kind == Optimizer::AdamwFused);
+            let lent = lent.map(|scaler| scaler.lend(device, true));
             for (decays, optimizer) in &mut groups {
                 let of_group = |p: &&Tensor| (p.dims().len() > 1) == *decays;
                 let group: Vec<Tensor> = reached.iter().filter(of_group).cloned().collect();
                 optimizer.step(device, &group);
             }
+            drop(lent);
             drop(found);
             self.zero_grad(parameters);
-            drop(device.tensor(&[], sum_of_losses.dtype(), "mean"));
         }
         tape.end();
         Ok(())

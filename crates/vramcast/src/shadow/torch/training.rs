@@ -7,7 +7,7 @@ use super::tensor::Tensor;
 use super::{Made, Shadow, autocast};
 use crate::models::{self, Model};
 use crate::timeline::Phase;
-use crate::workload::Precision;
+use crate::workload::{Optimizer, Precision};
 use std::convert::Infallible;
 
 impl Shadow {
@@ -35,8 +35,15 @@ impl Shadow {
                 device.backward(&scaled);
             }
             tape.begin(Phase::Step);
-            let found = scaler.as_ref().map(|scaler| scaler.unscale(device));
+            let fused = self.workload.optimizer == Optimizer::AdamwFused;
+            let found = scaler.as_ref().map(|scaler| match fused {
+                true => scaler.check(device),
+                false => scaler.unscale(device),
+            });
+            let lent = scaler.as_ref().filter(|_| fused);
+            let lent = lent.map(|scaler| scaler.lend(device, false));
             optimizer.step(device, &self.with_gradients(parameters));
+            drop(lent);
             drop(found);
         }
         // What lives to the end of a run is not given back in it.
