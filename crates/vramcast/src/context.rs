@@ -6,7 +6,7 @@
 
 use crate::bytes::{Bytes, MIB};
 use crate::gpu::Gpu;
-use crate::workload::Runtime;
+use crate::workload::Mode;
 
 /// A context, with what is known of its size.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,29 +31,61 @@ impl Context {
     };
 }
 
+/// What a process has loaded, as far as its context depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loaded {
+    /// candle's kernels.
+    Candle,
+    /// PyTorch's kernels for one mode, in a process that did nothing else.
+    Torch {
+        /// Training or inference.
+        mode: Mode,
+        /// Whether cuDNN computes attention.
+        cudnn: bool,
+    },
+    /// PyTorch's kernels for whatever a process has run so far.
+    TorchUsed,
+}
+
 struct Row {
     gpu: &'static str,
-    runtime: Runtime,
+    loaded: Loaded,
     low: u64,
     bytes: u64,
     high: u64,
     source: &'static str,
 }
 
-/// Measured contexts: the commonest of a suite of records, with its extremes. A run that loads fewer
-/// kernels takes one step of 2 MiB less.
+const fn torch(mode: Mode, cudnn: bool, [low, bytes, high]: [u64; 3]) -> Row {
+    Row {
+        gpu: "h200",
+        loaded: Loaded::Torch { mode, cudnn },
+        low,
+        bytes,
+        high,
+        source: "reports/records/torch-h200-suite.jsonl, driver 580.159",
+    }
+}
+
+/// Measured contexts: the commonest of a suite of records, with its extremes. Kernels are loaded at
+/// first use, in steps of 2 MiB.
 const MEASURED: &[Row] = &[
     Row {
         gpu: "h200",
-        runtime: Runtime::Candle,
+        loaded: Loaded::Candle,
         low: 720_175_104,
         bytes: 722_272_256,
         high: 722_272_256,
         source: "reports/records/candle-h200.jsonl, driver 580.159",
     },
+    torch(Mode::Train, false, [787_283_968; 3]),
+    torch(Mode::Train, true, [804_061_184; 3]),
+    // A decoder of 119,547 words over one sequence took 108 MiB more: not explained.
+    torch(Mode::Infer, false, [720_175_104, 720_175_104, 833_421_312]),
+    torch(Mode::Infer, true, [726_466_560, 728_563_712, 728_563_712]),
     Row {
         gpu: "h200",
-        runtime: Runtime::Torch,
+        loaded: Loaded::TorchUsed,
         low: 787_283_968,
         bytes: 816_644_096,
         high: 829_227_008,
@@ -66,12 +98,12 @@ const MEASURED: &[Row] = &[
 /// its message), an H200 (132) takes 689 MiB here. Nothing was measured between or beyond.
 const UNMEASURED: [u64; 3] = [250 * MIB, 500 * MIB, 800 * MIB];
 
-/// The context of a runtime on a card, or on any card.
-pub fn context(gpu: Option<&Gpu>, runtime: Runtime) -> Context {
+/// The context of a process on a card, or on any card.
+pub fn context(gpu: Option<&Gpu>, loaded: Loaded) -> Context {
     let measured = gpu.and_then(|gpu| {
         MEASURED
             .iter()
-            .find(|r| r.gpu == gpu.name && r.runtime == runtime)
+            .find(|r| r.gpu == gpu.name && r.loaded == loaded)
     });
     let (sizes, source) = match measured {
         Some(row) => ([row.low, row.bytes, row.high], Some(row.source)),

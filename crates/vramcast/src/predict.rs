@@ -342,6 +342,11 @@ impl Range {
         }
     }
 
+    /// Another figure, which may be what this one may be, too.
+    fn about(self, bytes: Bytes) -> Self {
+        Self { bytes, ..self }.or(bytes)
+    }
+
     /// The same figure where it may be `other`, too.
     fn or(self, other: Bytes) -> Self {
         Self {

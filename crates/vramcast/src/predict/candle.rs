@@ -9,7 +9,7 @@ use crate::backend::Activation;
 use crate::bytes::{Bytes, TooLarge};
 use crate::candle;
 use crate::config::ModelConfig;
-use crate::context::{Context, context};
+use crate::context::{Context, Loaded, context};
 use crate::pace;
 use crate::shadow::candle::{Flavour, RunError, run};
 use crate::shadow::torch::Process;
@@ -36,7 +36,7 @@ pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), P
         Flavour::Cpu => (Range::exactly(requested), Context::NOTHING),
         Flavour::Cuda => (
             reserved(&timeline, requested, question.range)?,
-            context(gpu, workload.runtime),
+            context(gpu, Loaded::Candle),
         ),
     };
     let (low, high) = (

@@ -45,6 +45,7 @@ pub use trace::difference;
 use backward::Kind;
 use layout::{Dims, Layout};
 use lora::Adapter;
+use profile::Kernel;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -82,17 +83,12 @@ pub fn run(
     process: Process,
     steps: u32,
 ) -> Result<Run, RunError> {
-    let dtype = match workload.precision {
-        Precision::Fp32 => DType::F32,
-        Precision::Bf16 => DType::Bf16,
-        Precision::Fp16 => DType::F16,
-        Precision::AmpBf16 | Precision::AmpFp16 => DType::F32,
-    };
+    let dtype = weights(workload.precision);
     let tokens = workload.batch.checked_mul(workload.seq);
     if tokens.is_none_or(|tokens| tokens > u64::from(u32::MAX)) {
         return Err(TooLarge.into());
     }
-    check_head(config, workload, dtype, &profile)?;
+    check_head(config, workload, &profile)?;
     check_levers(workload)?;
     let device = Device::new(profile, workload.mode == Mode::Train);
     let shadow = Shadow::new(device.clone(), Rc::new(workload.clone()), dtype);
@@ -108,18 +104,45 @@ pub fn run(
     }
 }
 
+/// The type of weights.
+fn weights(precision: Precision) -> DType {
+    match precision {
+        Precision::Fp32 | Precision::AmpBf16 | Precision::AmpFp16 => DType::F32,
+        Precision::Bf16 => DType::Bf16,
+        Precision::Fp16 => DType::F16,
+    }
+}
+
+/// The kernel of fused attention, where it is asked for and there is one.
+fn kernel(config: &ModelConfig, workload: &Workload, profile: &Profile) -> Option<Kernel> {
+    let precision = workload.precision;
+    let dtype = autocast(precision).unwrap_or(weights(precision));
+    let fused = workload.attention == Attention::Sdpa;
+    fused
+        .then(|| profile.attention(dtype, config.head_width(), is_padded(workload)))
+        .flatten()
+}
+
+/// Whether attention gets a mask. One sequence, or sequences of one length, have no padding.
+fn is_padded(workload: &Workload) -> bool {
+    workload.padding && workload.batch > 1
+}
+
+/// Whether cuDNN computes attention, so that its kernels are loaded.
+pub fn uses_cudnn(config: &ModelConfig, workload: &Workload, profile: &Profile) -> bool {
+    kernel(config, workload, profile) == Some(Kernel::Cudnn)
+}
+
 /// Refuses what FlashAttention would pad first: heads of a width that is no multiple of 8.
 fn check_head(
     config: &ModelConfig,
     workload: &Workload,
-    dtype: DType,
     profile: &Profile,
 ) -> Result<(), RunError> {
-    let width = config.head_width();
-    let half = autocast(workload.precision).unwrap_or(dtype) != DType::F32;
-    let masked = workload.padding && workload.batch > 1;
-    let flash = half && !masked && profile.card.compute_capability.0 >= 8;
-    if workload.attention == Attention::Sdpa && flash && !width.is_multiple_of(8) {
+    let half = autocast(workload.precision).unwrap_or(weights(workload.precision)) != DType::F32;
+    let flash = half && !is_padded(workload) && profile.card.compute_capability.0 >= 8;
+    let wide = config.head_width().is_multiple_of(8);
+    if workload.attention == Attention::Sdpa && flash && !wide {
         return Err(RunError::NotFollowed(
             "fused attention in half precision for heads of a width that is no multiple of 8; use \
              --attention eager",
@@ -410,17 +433,10 @@ impl Backend for Shadow {
     }
 
     fn padding_mask(&self, mask: &Tensor) -> Result<Option<Tensor>, Infallible> {
-        // One sequence, or sequences of one length, have no padding.
-        let Workload {
-            padding,
-            batch,
-            attention,
-            ..
-        } = *self.workload;
-        let padded = padding && batch > 1;
-        Ok(self
-            .begin()
-            .bidirectional_mask(mask, padded, attention, self.dtype))
+        let workload = &*self.workload;
+        let padded = is_padded(workload);
+        let device = self.begin();
+        Ok(device.bidirectional_mask(mask, padded, workload.attention, self.dtype))
     }
 
     fn linear(&self, x: &Tensor, layer: &Linear<Tensor>) -> Made {

@@ -26,7 +26,8 @@ impl Shadow {
         // Weights decay, biases and norms, which are the vectors, do not: two groups.
         let mut groups = [true, false].map(|decays| (decays, optimizer::State::new(kind)));
         let mut scaler = self.scaler();
-        let sum_of_losses = device.tensor(&[], DType::F32, "loss");
+        // What the Trainer logs; it lives as long as the loop.
+        let _sum_of_losses = device.tensor(&[], DType::F32, "loss");
         let mut batches = vec![];
         let (mut items, mut inputs, mut loss, mut norm) = (None, None, None, None);
         for _ in 0..steps {
