@@ -163,10 +163,7 @@ pub fn timeline(input: &LiveBytes<'_>) -> Scene {
     }
     draw_bands(&mut scene, &plot, &bands, count);
     plot.frame(&mut scene);
-    plot.horizontal_title(
-        &mut scene,
-        "events of the step: allocations and frees, in order",
-    );
+    plot.horizontal_title(&mut scene, "events: allocations and frees, in order");
 
     let capacity_y = drawn.map(|c| plot.y(height(c.bytes.0 as f64)));
     let peak_box = peak.map(|peak| {

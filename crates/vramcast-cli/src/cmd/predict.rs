@@ -106,8 +106,9 @@ fn torch_text(p: &Prediction) -> String {
     }
     if p.peak_allocated_low != p.peak_allocated_high {
         text += &format!(
-            "allocated {} to {}, as the driver places segments\n",
-            p.peak_allocated_low, p.peak_allocated_high
+            "as the driver places segments, allocated may be {} less or {} more\n",
+            Bytes(p.peak_allocated.0 - p.peak_allocated_low.0),
+            Bytes(p.peak_allocated_high.0 - p.peak_allocated.0)
         );
     }
     if let Some(s) = &p.shortage {

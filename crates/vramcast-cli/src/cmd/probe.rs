@@ -152,6 +152,12 @@ fn run_one(args: &Probe, plan: &Plan) -> Result<Exit> {
     let record = &probed.record;
     let file = args.out.join("record.jsonl");
     records::append(&file, record)?;
+    if record.outcome == RunOutcome::Failed {
+        bail!(
+            "the probe failed: {}",
+            record.error.as_deref().unwrap_or_default()
+        );
+    }
     let entries = entries(prediction, record);
     let drawn = [
         charts::timeline(prediction, &plan.timeline),
@@ -171,14 +177,10 @@ fn run_one(args: &Probe, plan: &Plan) -> Result<Exit> {
             output::remark(&format!("chart: {}", file.display()));
         }
     }
-    match record.outcome {
-        RunOutcome::Ok => Ok(Exit::Fine),
-        RunOutcome::Oom => Ok(Exit::DoesNotFit),
-        RunOutcome::Failed => bail!(
-            "the probe failed: {}",
-            record.error.as_deref().unwrap_or_default()
-        ),
-    }
+    Ok(match record.outcome {
+        RunOutcome::Oom => Exit::DoesNotFit,
+        RunOutcome::Ok | RunOutcome::Failed => Exit::Fine,
+    })
 }
 
 /// What `--json` prints of a run.

@@ -180,16 +180,22 @@ impl Tape {
         self.finished.set(true);
     }
 
-    /// The timeline. Buffers still alive keep the category that their phase suggests.
+    /// The timeline. Buffers still alive have the category that their phase suggests.
     ///
     /// # Errors
     /// [`TooLarge`] if a size, or the sum of the live ones, did not fit in 64 bits.
     pub fn finish(&self) -> Result<Timeline, TooLarge> {
         self.end();
         if self.too_large.get() {
-            Err(TooLarge)
-        } else {
-            Ok(self.story.take().timeline)
+            return Err(TooLarge);
         }
+        let mut story = self.story.take();
+        let alive = story.shares.iter().zip(&story.made_in);
+        for (buffer, (&shares, &made_in)) in story.timeline.buffers.iter_mut().zip(alive) {
+            if shares > 0 && made_in > 0 && buffer.phase == Phase::Backward {
+                buffer.category = Category::Gradients;
+            }
+        }
+        Ok(story.timeline)
     }
 }
