@@ -4,7 +4,7 @@
 pub(crate) mod candle;
 pub(crate) mod torch;
 
-use crate::nvml::{self, Watch, Watched};
+use crate::nvml::{self, Card, Watch, Watched};
 use anyhow::{Context, Result};
 use std::io::{Read, Write};
 use std::process::{Command, ExitStatus, Stdio};
@@ -38,11 +38,11 @@ impl Exited {
     }
 }
 
-/// Runs a child to its end with `input` on its stdin. The card is read before the child has a
-/// context, and in a loop while it runs.
-fn run(mut command: Command, input: &[u8], cuda: Option<usize>) -> Result<Exited> {
-    let card = cuda.map(nvml::card).transpose()?;
-    let watch = card.as_ref().map(|card| Watch::start(card.index));
+/// Runs a child to its end with `input` on its stdin. The card, where there is one, is read before
+/// the child has a context, and in a loop while it runs.
+fn run(mut command: Command, input: &[u8], card: Option<&Card>) -> Result<Exited> {
+    let before = card.and_then(|card| nvml::used(card.index));
+    let watch = card.map(|card| Watch::start(card.index));
     let name = command.get_program().display().to_string();
     let mut child = command
         // CUDA counts cards as NVML does.
@@ -70,7 +70,7 @@ fn run(mut command: Command, input: &[u8], cuda: Option<usize>) -> Result<Exited
         status: output.status,
         stdout: output.stdout,
         stderr: complaints.join().unwrap_or_default(),
-        before: card.map(|card| card.used),
+        before,
         watched: watch.map(Watch::stop),
     })
 }

@@ -59,6 +59,13 @@ pub(crate) fn card(ordinal: usize) -> Result<Card> {
     card_of(&nvml, index)
 }
 
+/// What a card uses now.
+pub(crate) fn used(index: u32) -> Option<Bytes> {
+    let nvml = Nvml::init().ok()?;
+    let memory = nvml.device_by_index(index).ok()?.memory_info().ok()?;
+    Some(Bytes(memory.used))
+}
+
 fn card_of(nvml: &Nvml, index: u32) -> Result<Card> {
     let device = nvml
         .device_by_index(index)

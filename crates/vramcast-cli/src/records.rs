@@ -7,8 +7,10 @@ use serde_json::Value;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
+use strum::VariantNames;
 use vramcast::config::quoted;
 use vramcast::record::{BatchSearch, NeedSearch, Record, SCHEMA};
+use vramcast::workload::Runtime;
 
 /// A line of a record file.
 #[derive(Debug)]
@@ -62,8 +64,16 @@ fn line(text: &str, at: &str) -> Result<Line> {
     if kind.schema != Some(SCHEMA) {
         bail!("{at}: not a record of schema {SCHEMA}");
     }
-    if kind.runtime.is_none() {
-        bail!("{at}: a record without a `runtime`");
+    let id = || kind.id.clone().unwrap_or_else(|| at.to_owned());
+    match &kind.runtime {
+        None => bail!("{at}: a record without a `runtime`"),
+        Some(runtime) if !Runtime::VARIANTS.contains(&runtime.as_str()) => {
+            return Ok(Line::Unknown {
+                id: id(),
+                reason: format!("runtime {} is not predicted", quoted(runtime)),
+            });
+        }
+        Some(_) => {}
     }
     let read = match kind.kind.as_deref() {
         Some("max-batch") => batch_search(text).map(|search| Line::BatchSearch(Box::new(search))),
@@ -74,7 +84,7 @@ fn line(text: &str, at: &str) -> Result<Line> {
         Ok(line) => Ok(line),
         // A word of another version, family or program is no fault of the file.
         Err(error) if error.to_string().starts_with("unknown variant") => Ok(Line::Unknown {
-            id: kind.id.unwrap_or_else(|| at.to_owned()),
+            id: id(),
             reason: quoted(&error.to_string()),
         }),
         Err(error) => bail!("{at}: not a record: {error}"),

@@ -46,18 +46,54 @@ fn a_question_that_makes_no_sense_is_refused_in_one_line() {
             "more tokens than 32 bits",
         ),
         ("predict bert-base-uncased --gpu h20000", "nearest: h200"),
-        ("predict bert-base-uncased --precision bf16", "fp32 so far"),
         (
-            "predict bert-base-uncased --attention sdpa",
+            "predict bert-base-uncased --runtime candle --precision bf16",
+            "fp32 so far",
+        ),
+        (
+            "predict bert-base-uncased --runtime candle --attention sdpa",
             "--attention eager",
         ),
         (
-            "predict bert-base-uncased --checkpointing",
+            "predict bert-base-uncased --runtime candle --checkpointing",
             "neither activation checkpointing",
         ),
         (
-            "predict bert-base-uncased --code candle-transformers",
+            "predict bert-base-uncased --runtime candle --code candle-transformers",
             "--mode infer --task base",
+        ),
+        (
+            "predict bert-base-uncased --runtime candle --loop trainer",
+            "use --runtime torch",
+        ),
+        (
+            "predict bert-base-uncased --code candle-transformers",
+            "use --runtime candle",
+        ),
+        (
+            "predict bert-base-uncased --allocator-conf max_split_mb:20",
+            "unknown allocator option `max_split_mb`; known are max_split_size_mb",
+        ),
+        (
+            "predict bert-base-uncased --allocator-conf max_split_size_mb:1",
+            "expected",
+        ),
+        (
+            "predict bert-base-uncased --loop trainer --optimizer adafactor",
+            "the Trainer's own Adafactor",
+        ),
+        (
+            "predict bert-base-uncased --lora-rank 8 --checkpointing",
+            "LoRA with checkpointing",
+        ),
+        (
+            "predict bert-base-uncased --gpu v100-16gb",
+            "has no kernels for Tesla V100",
+        ),
+        ("fit bert-base-uncased", "give --gpu, --capacity"),
+        (
+            "probe bert-base-uncased --runtime torch --device cpu",
+            "PyTorch is probed on CUDA alone",
         ),
         ("probe bert-base-uncased --device cuda", "no CUDA"),
         ("probe --suite missing.toml", "cannot be read"),
@@ -82,6 +118,10 @@ fn words_that_are_no_options_are_refused_with_those_that_are() {
         ),
         ("probe", "required"),
         ("frobnicate", "unrecognized subcommand"),
+        (
+            "predict bert-base-uncased --torch 1.13",
+            "known: 2.11.0+cu130",
+        ),
     ] {
         let output = vramcast().args(line.split(' ')).output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
@@ -132,7 +172,7 @@ fn a_config_that_is_no_model_is_refused_with_the_file_and_the_field() {
         ),
         (config("_layers\": 1", "_layers\": 1000000"), "at most 4096"),
         (
-            config("\"hidden_size\": 8", "\"hidden_size\": 4294967294"),
+            config("\"hidden_size\": 8", "\"hidden_size\": 4294967288"),
             "too large to ask",
         ),
         (
@@ -306,7 +346,7 @@ fn a_record_that_was_cut_off_is_refused_with_its_line() {
 
 #[test]
 fn a_record_of_another_runtime_is_counted_and_said_to_be_unpredicted() {
-    let text = "{\"schema\":1,\"id\":\"a\",\"runtime\":\"torch\"}\n";
+    let text = "{\"schema\":1,\"id\":\"a\",\"runtime\":\"jax\"}\n";
     let (_folder, records) = file("records.jsonl", text);
     let output = vramcast().arg("accuracy").arg(&records).output().unwrap();
     let stdout = String::from_utf8(output.stdout).unwrap();
@@ -418,8 +458,8 @@ fn more_than_any_card_holds_is_an_answer_too() {
 #[test]
 fn a_record_of_ours_that_is_broken_is_refused_and_one_that_is_there_twice() {
     let record = r#"{"schema":1,"id":"a","model":"bert-base-uncased","task":"base","mode":"infer",
-        "batch":1,"seq":2,"runtime":"candle","runtime_version":"0.11.1","device":"cpu",
-        "outcome":"ok"}"#
+        "batch":1,"seq":2,"attention":"eager","runtime":"candle","runtime_version":"0.11.1",
+        "device":"cpu","outcome":"ok"}"#
         .replace('\n', " ");
     for (text, part) in [
         (
@@ -491,5 +531,126 @@ fn published_parameter_counts_are_met() {
             .find(|m| m["name"] == name)
             .unwrap();
         assert_eq!(found["n_params"].as_u64(), Some(n_params), "{name}");
+    }
+}
+
+#[test]
+fn a_search_for_the_largest_batch_prints_it_first_and_as_json() {
+    let line = "fit google/bert_uncased_L-4_H-256_A-4 --seq 96 --capacity 2GiB";
+    let output = vramcast().args(line.split(' ')).output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let json = vramcast().args(line.split(' ')).arg("--json").output();
+    let fit: serde_json::Value = serde_json::from_slice(&json.unwrap().stdout).unwrap();
+    let largest = fit["largest"].as_u64().unwrap();
+    assert_eq!(fit["at_largest"]["batch"].as_u64(), Some(largest));
+    assert!(
+        stdout.starts_with(&format!("batch {largest}")),
+        "{stdout}, {fit}"
+    );
+    let mut none = vramcast();
+    none.args("fit bert-base-uncased --capacity 64MiB".split(' '));
+    let output = none.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stdout.starts_with(b"none: not even batch 1 fits"));
+}
+
+/// Both runtimes from one file, and a card on which nobody ran PyTorch.
+#[test]
+fn what_was_not_measured_is_said() {
+    for (options, part) in [
+        ("--gpu a100-80gb", "only an H200 was measured"),
+        (
+            "--gpu h200 --torch 2.10",
+            "PyTorch 2.10.0+cu128 was not run",
+        ),
+        ("--mode infer", "no card was named"),
+    ] {
+        let mut predict = vramcast();
+        predict.args(["predict", "roberta-base", "--precision", "bf16"]);
+        let output = predict.args(options.split(' ')).output().unwrap();
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            stdout.contains(&format!("note: {part}")),
+            "{options}: {stdout}"
+        );
+    }
+}
+
+#[test]
+fn where_a_run_would_end_is_told_in_the_words_of_pytorch() {
+    let mut predict = vramcast();
+    let options = "--batch 24 --seq 384 --gpu h200 --allocator-limit 7249854464";
+    predict.args(["predict", "bert-base-uncased"]);
+    let output = predict.args(options.split(' ')).output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = "\"CUDA out of memory. Tried to allocate 28.0 MiB\"";
+    assert!(stdout.contains(said), "{stdout}");
+}
+
+/// The child of a probe of PyTorch is any program that answers as the script does.
+#[cfg(unix)]
+mod probe_of_pytorch {
+    use super::{file, vramcast};
+    use std::os::unix::fs::PermissionsExt;
+    use std::process::Output;
+
+    /// Probes with a stand-in for Python that prints some text; with it, the records that are left.
+    fn probe(options: &str, prints: &str, ends: i32) -> (Output, String) {
+        let script = format!("#!/bin/sh\ncat > /dev/null\necho '{prints}'\nexit {ends}\n");
+        let (folder, python) = file("python", &script);
+        std::fs::set_permissions(&python, PermissionsExt::from_mode(0o755)).unwrap();
+        let out = folder.path().join("out");
+        let mut probe = vramcast();
+        probe.args(["probe", "google/bert_uncased_L-2_H-128_A-2"]);
+        probe.args(options.split(' ')).arg("--python").arg(&python);
+        let output = probe.arg("--out").arg(&out).output().unwrap();
+        let record = std::fs::read_to_string(out.join("record.jsonl")).unwrap_or_default();
+        (output, record)
+    }
+
+    #[test]
+    fn what_the_script_measures_is_a_record_beside_the_prediction() {
+        let said = r#"{"outcome": "ok", "runtime_version": "2.11.0+cu130",
+            "transformers_version": "5.17.0", "peak_allocated": 1, "reserved": 2,
+            "steps": [{"start": 1, "peak_fwd": 1, "after_fwd": 1}],
+            "events": [["alloc", 7, 4, 0], ["free_requested", 7, 4, 0], ["free_completed", 7, 4, 0]]}"#;
+        let (output, record) = probe("--mode infer --trace", &said.replace('\n', " "), 0);
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{stdout}");
+        assert!(stdout.starts_with("off by -"), "{stdout}");
+        assert!(
+            stdout.contains("the trace differs: event 1 of "),
+            "{stdout}"
+        );
+        let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+        assert_eq!(record["runtime"], "torch");
+        assert_eq!(record["runtime_version"], "2.11.0+cu130");
+        assert_eq!(record["steps"][0]["peak_fwd"], 1);
+    }
+
+    #[test]
+    fn running_out_of_memory_is_exit_1_and_a_failure_is_one_line_and_exit_2() {
+        for (outcome, ends, status) in [("oom", 0, 1), ("failed", 1, 2)] {
+            let said = format!(r#"{{"outcome": "{outcome}", "error": "so it is"}}"#);
+            let (output, record) = probe("--batch 2 --seq 8", &said, ends);
+            assert_eq!(output.status.code(), Some(status), "{outcome}");
+            assert!(record.contains("so it is"), "{record}");
+            let stderr = String::from_utf8(output.stderr).unwrap();
+            let said = stderr.contains("error: the probe failed: so it is");
+            assert_eq!(said, outcome == "failed", "{stderr}");
+            assert_eq!(output.stdout.is_empty(), outcome == "failed");
+        }
+    }
+
+    #[test]
+    fn a_python_that_is_none_is_named() {
+        let mut probe = vramcast();
+        probe.args(["probe", "bert-base-uncased", "--python", "/no/python"]);
+        let output = probe.args(["--out", "/tmp"]).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains("/no/python cannot be started"), "{stderr}");
     }
 }

@@ -1,11 +1,14 @@
 //! What must hold of every prediction, whatever the model and the shapes.
 
 use proptest::prelude::*;
+use strum::VariantNames;
 use vramcast::config::ModelConfig;
 use vramcast::predict::{Prediction, Question, Verdict, predict, predict_with_timeline};
 use vramcast::shadow::candle::Flavour;
 use vramcast::timeline::{Event, Phase, Timeline};
-use vramcast::workload::{Code, Mode, Optimizer, Runtime, Task, Workload};
+use vramcast::workload::{
+    Attention, Code, Mode, Optimizer, Placement, Precision, Runtime, Task, Workload,
+};
 
 #[derive(Debug)]
 struct Asked {
@@ -14,34 +17,42 @@ struct Asked {
     flavour: Flavour,
 }
 
-fn asked() -> impl Strategy<Value = Asked> {
-    let sizes = (1..6u64, 1..5u64, 0..4u64, 1..5u64, prop::bool::ANY);
-    let tasks = prop::sample::select(vec![
+fn config() -> impl Strategy<Value = ModelConfig> {
+    let families = prop::sample::select(vec!["bert", "roberta", "distilbert"]);
+    let sizes = (1..6u64, 1..5u64, 1..4u64, 1..5u64, prop::bool::ANY);
+    (families, sizes).prop_map(|(family, (heads, width, layers, inner, drops))| {
+        let (hidden, inner) = (heads * width, 7 * inner);
+        let p = if drops { 0.1 } else { 0.0 };
+        ModelConfig::from_json(&format!(
+            r#"{{"model_type": "{family}", "vocab_size": 37, "max_position_embeddings": 18,
+                "hidden_size": {hidden}, "num_hidden_layers": {layers},
+                "num_attention_heads": {heads}, "intermediate_size": {inner},
+                "hidden_dropout_prob": {p}, "dim": {hidden}, "n_layers": {layers},
+                "n_heads": {heads}, "hidden_dim": {inner}, "dropout": {p}}}"#
+        ))
+        .unwrap()
+    })
+}
+
+fn task() -> impl Strategy<Value = Task> {
+    prop::sample::select(vec![
         Task::Base,
         Task::SequenceClassification,
         Task::MaskedLm,
-    ]);
-    let shapes = (1..5u64, 1..17u64, tasks);
+    ])
+}
+
+/// On candle.
+fn asked() -> impl Strategy<Value = Asked> {
     let ways = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
-    (sizes, shapes, ways).prop_map(
-        |((heads, width, layers, inner, drops), (batch, seq, task), (train, sgd, cuda, stock))| {
-            let config = ModelConfig::from_json(&format!(
-                r#"{{"model_type": "bert", "vocab_size": 37, "hidden_size": {},
-                    "num_hidden_layers": {}, "num_attention_heads": {heads},
-                    "intermediate_size": {}, "max_position_embeddings": 16,
-                    "hidden_dropout_prob": {}}}"#,
-                heads * width,
-                layers.max(1),
-                7 * inner,
-                if drops { 0.1 } else { 0.0 }
-            ))
-            .unwrap();
+    (config(), (1..5u64, 1..17u64, task()), ways).prop_map(
+        |(config, (batch, seq, task), (train, sgd, cuda, stock))| {
             let mode = if train { Mode::Train } else { Mode::Infer };
             let mut workload = Workload::new(Runtime::Candle, task, mode, batch, seq);
             if sgd {
                 workload.optimizer = Optimizer::Sgd;
             }
-            if stock {
+            if stock && matches!(config, ModelConfig::Bert(_)) {
                 workload = Workload::new(Runtime::Candle, Task::Base, Mode::Infer, batch, seq);
                 workload.code = Code::CandleTransformers;
             }
@@ -50,6 +61,44 @@ fn asked() -> impl Strategy<Value = Asked> {
                 config,
                 workload,
                 flavour,
+            }
+        },
+    )
+}
+
+/// A word of an enum of the workload.
+fn any_word<T: std::str::FromStr<Err: std::fmt::Debug> + std::fmt::Debug>(
+    words: &'static [&'static str],
+) -> impl Strategy<Value = T> {
+    prop::sample::select(words).prop_map(|word| word.parse().unwrap())
+}
+
+/// On PyTorch: every lever that can be combined with every other.
+fn asked_of_torch() -> impl Strategy<Value = Asked> {
+    let shapes = (1..5u64, 1..17u64, task(), any_word(Mode::VARIANTS));
+    let words = (
+        any_word(Precision::VARIANTS),
+        any_word(Optimizer::VARIANTS),
+        any_word(Placement::VARIANTS),
+    );
+    let flags = (any::<bool>(), any::<bool>(), 1..4u32);
+    (config(), shapes, words, flags).prop_map(
+        |(config, (batch, seq, task, mode), (precision, optimizer, placement), flags)| {
+            let (checkpointing, padding, accumulation) = flags;
+            let workload = Workload {
+                precision,
+                optimizer,
+                placement,
+                checkpointing,
+                padding,
+                accumulation,
+                attention: Attention::Eager,
+                ..Workload::new(Runtime::Torch, task, mode, batch, seq)
+            };
+            Asked {
+                config,
+                workload,
+                flavour: Flavour::Cuda,
             }
         },
     )
@@ -75,6 +124,31 @@ proptest! {
         let highest = prediction.phases.iter().map(|p| p.peak_requested).max();
         prop_assert_eq!(highest, Some(prediction.peak_requested));
         prop_assert!(prediction.peak_requested <= prediction.peak_reserved);
+    }
+
+    #[test]
+    fn the_peaks_of_pytorch_are_in_order(asked in asked_of_torch()) {
+        let (p, timeline) = answer(&asked);
+        let sum: u64 = p.at_peak.parts().iter().map(|(_, bytes)| bytes.0).sum();
+        prop_assert_eq!(sum, p.peak_allocated.0);
+        prop_assert!(p.peak_requested <= p.peak_allocated);
+        prop_assert!(p.peak_allocated_low <= p.peak_allocated);
+        prop_assert!(p.peak_allocated <= p.peak_allocated_high);
+        prop_assert!(p.peak_reserved_low <= p.peak_reserved);
+        prop_assert!(p.peak_reserved <= p.peak_reserved_high);
+        let need = p.need.unwrap();
+        prop_assert!(p.peak_allocated <= need && need <= p.peak_reserved);
+        let highest = p.phases.iter().map(|phase| phase.peak_allocated).max();
+        prop_assert_eq!(highest, Some(p.peak_allocated));
+        let mut live = vec![false; timeline.buffers.len()];
+        for event in &timeline.events {
+            match *event {
+                Event::Alloc(b) => live[b as usize] = true,
+                Event::Free(b) => prop_assert!(std::mem::replace(&mut live[b as usize], false)),
+                Event::Begin(_) | Event::Synchronize => {}
+            }
+        }
+        prop_assert_eq!(answer(&asked), (p, timeline));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The probe of candle: this program again, with a job on its stdin.
 
 use super::{Ended, run, silent};
+use crate::nvml::Card;
 use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
 use std::process::Command;
@@ -36,7 +37,7 @@ pub(crate) fn serve() -> Result<()> {
 }
 
 /// The parent's side: runs a job in a child.
-pub(crate) fn measure(job: &Job) -> Result<Ended> {
+pub(crate) fn measure(job: &Job, card: Option<&Card>) -> Result<Ended> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut command = Command::new(program);
     command
@@ -45,7 +46,7 @@ pub(crate) fn measure(job: &Job) -> Result<Ended> {
         .env("RUST_BACKTRACE", "0")
         // Else candle reads the machine's topology before every product, which floods the log.
         .env("RAYON_NUM_THREADS", threads());
-    let exited = run(command, &serde_json::to_vec(job)?, job.cuda)?;
+    let exited = run(command, &serde_json::to_vec(job)?, card)?;
     let (outcome, mut measured, error) = match serde_json::from_slice(&exited.stdout) {
         Ok(Said::Measured(measured)) if exited.status.success() => {
             (RunOutcome::Ok, *measured, None)

@@ -1,6 +1,7 @@
 //! The probe of PyTorch: a script in the user's own Python, with a job on its stdin.
 
 use super::{Ended, run, silent};
+use crate::nvml::Card;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -62,7 +63,7 @@ pub(crate) struct Run {
 ///
 /// # Errors
 /// A Python that cannot be started. What goes wrong in it is an outcome.
-pub(crate) fn measure(job: &Job<'_>) -> Result<Run> {
+pub(crate) fn measure(job: &Job<'_>, card: Option<&Card>) -> Result<Run> {
     let mut script = tempfile::Builder::new().suffix(".py").tempfile()?;
     script.write_all(SCRIPT.as_bytes())?;
     let mut command = Command::new(job.python);
@@ -72,7 +73,7 @@ pub(crate) fn measure(job: &Job<'_>) -> Result<Run> {
     for field in ["runtime", "code"] {
         asked.as_object_mut().and_then(|job| job.remove(field));
     }
-    let exited = run(command, &serde_json::to_vec(&asked)?, Some(job.device))
+    let exited = run(command, &serde_json::to_vec(&asked)?, card)
         .context("the probe of PyTorch needs --python PATH, a Python with torch")?;
     let said: Option<Said> = serde_json::from_slice(&exited.stdout).ok();
     let Some(said) = said else {

@@ -120,7 +120,14 @@ fn place(device: Device, runtime: Runtime, asked: Option<&'static Gpu>) -> Resul
         (Runtime::Torch, Device::Auto) => Some(0),
         (_, Device::Cuda(ordinal)) => Some(ordinal),
     };
-    let card = cuda.map(nvml::card).transpose()?;
+    let card = match (runtime, cuda.map(nvml::card).transpose()) {
+        // Whether there is a card is Python's to say, and it reads NVML itself.
+        (Runtime::Torch, Err(error)) => {
+            output::remark(&format!("warning: {error:#}; its figures may be missing"));
+            None
+        }
+        (_, card) => card?,
+    };
     if let Some(card) = &card {
         if card.mig {
             output::remark(
@@ -248,7 +255,7 @@ fn measure(args: &Probe, plan: &Plan) -> Result<Probed> {
                 cuda: plan.place.cuda,
                 steps,
             };
-            let ended = child::candle::measure(&job)?;
+            let ended = child::candle::measure(&job, plan.place.card.as_ref())?;
             let version = vramcast::candle::VERSION.to_owned();
             Ok(Probed {
                 record: record(plan, ended, version),
@@ -266,7 +273,7 @@ fn measure(args: &Probe, plan: &Plan) -> Result<Probed> {
                 trace: args.trace,
                 python: &python,
             };
-            let run = child::torch::measure(&job)?;
+            let run = child::torch::measure(&job, plan.place.card.as_ref())?;
             let version = run.runtime_version.unwrap_or_default();
             let record = Record {
                 transformers_version: run.transformers_version,

@@ -138,6 +138,13 @@ fn check(question: &Question<'_>) -> Result<(), PredictError> {
     let Question {
         config, workload, ..
     } = *question;
+    if of_pytorch(question) {
+        return refuse(
+            "Trainer, placement, LoRA, compile and the allocator's options and limit are \
+             PyTorch's: use --runtime torch"
+                .to_owned(),
+        );
+    }
     if !matches!(workload.optimizer, Optimizer::Adamw | Optimizer::Sgd) {
         return refuse(format!(
             "candle has no optimizer {}; known: adamw, sgd",
@@ -166,13 +173,6 @@ fn check(question: &Question<'_>) -> Result<(), PredictError> {
     if workload.checkpointing || workload.accumulation != 1 {
         return refuse(
             "candle has neither activation checkpointing nor gradient accumulation".to_owned(),
-        );
-    }
-    if of_pytorch(question) {
-        return refuse(
-            "Trainer, placement, LoRA, compile and the allocator's options and limit are \
-             PyTorch's: use --runtime torch"
-                .to_owned(),
         );
     }
     if workload.code == Code::CandleTransformers

@@ -1,0 +1,86 @@
+//! The search for the largest batch and the longest sequence.
+
+use vramcast::bytes::Bytes;
+use vramcast::config::ModelConfig;
+use vramcast::fit::{Axis, Fit, fit};
+use vramcast::predict::{Question, Verdict, predict};
+use vramcast::workload::{Mode, Precision, Runtime, Task, Workload};
+
+const MODEL: &str = "google/bert_uncased_L-4_H-256_A-4";
+
+fn workload(runtime: Runtime, mode: Mode) -> Workload {
+    Workload::new(runtime, Task::SequenceClassification, mode, 4, 96)
+}
+
+fn search(workload: &Workload, axis: Axis, capacity: u64) -> Fit {
+    let config = ModelConfig::known(MODEL).unwrap();
+    let question = Question {
+        capacity: Some(Bytes(capacity)),
+        ..Question::new(MODEL, &config, workload)
+    };
+    fit(&question, axis).unwrap()
+}
+
+#[test]
+fn the_largest_batch_runs_and_the_next_does_not() {
+    let mut checked = 0;
+    for runtime in [Runtime::Candle, Runtime::Torch] {
+        for mode in [Mode::Train, Mode::Infer] {
+            for gib in [2, 3] {
+                let workload = workload(runtime, mode);
+                let found = search(&workload, Axis::Batch, gib << 30);
+                let config = ModelConfig::known(MODEL).unwrap();
+                let at = |batch| {
+                    let workload = Workload {
+                        batch,
+                        ..workload.clone()
+                    };
+                    predict(&Question {
+                        capacity: Some(Bytes(gib << 30)),
+                        ..Question::new(MODEL, &config, &workload)
+                    })
+                    .unwrap()
+                };
+                let title = format!("{runtime} {mode} {gib} GiB: {found:?}");
+                assert!(at(found.largest).runs(), "{title}");
+                assert!(!at(found.largest + 1).runs(), "{title}");
+                assert_eq!(at(found.certain).verdict, Verdict::Fits, "{title}");
+                assert_eq!(at(found.possible + 1).verdict, Verdict::Oom, "{title}");
+                assert!((found.certain..=found.possible).contains(&found.largest));
+                checked += 1;
+            }
+        }
+    }
+    assert_eq!(checked, 8);
+}
+
+#[test]
+fn what_never_fits_is_zero_and_what_the_model_bounds_is_said_to_be() {
+    let workload = workload(Runtime::Torch, Mode::Train);
+    let none = search(&workload, Axis::Batch, 1 << 20);
+    assert_eq!((none.largest, none.certain), (0, 0));
+    assert!(!none.bounded_by_model);
+    let all = search(&workload, Axis::Seq, 64 << 30);
+    assert_eq!((all.largest, all.bounded_by_model), (512, true));
+}
+
+#[test]
+fn more_memory_is_never_worse() {
+    let workload = Workload {
+        precision: Precision::AmpBf16,
+        ..workload(Runtime::Torch, Mode::Train)
+    };
+    let batches: Vec<u64> = [2, 3, 4, 6, 8]
+        .iter()
+        .map(|gib| search(&workload, Axis::Batch, gib << 30).largest)
+        .collect();
+    assert!(batches.is_sorted(), "{batches:?}");
+}
+
+#[test]
+fn a_search_needs_something_to_fit_into() {
+    let config = ModelConfig::known(MODEL).unwrap();
+    let workload = workload(Runtime::Torch, Mode::Train);
+    let error = fit(&Question::new(MODEL, &config, &workload), Axis::Batch).unwrap_err();
+    assert!(error.to_string().contains("--gpu"), "{error}");
+}
