@@ -95,19 +95,19 @@ pub(crate) fn headline(p: &Prediction) -> String {
         Some(need) => format!("needs {need}, takes up to {takes}"),
         None => format!("needs {takes}"),
     };
-    let Some(capacity) = p.capacity else {
-        return format!("{word}: {needs}; the allocator is limited");
-    };
     // A capacity that was given stands instead of the card's.
-    let card = p
-        .gpu
-        .as_deref()
-        .and_then(gpu::find)
-        .filter(|g| g.capacity().0 == capacity.0);
-    match card {
-        Some(card) => format!("{word}: {needs}; {} has {capacity}", card.name),
-        None => format!("{word}: {needs}; {capacity} was given"),
-    }
+    let there_is = p.capacity.map(|capacity| {
+        let card = p.gpu.as_deref().and_then(gpu::find);
+        match card.filter(|g| g.capacity().0 == capacity.0) {
+            Some(card) => format!("{} has {capacity}", card.name),
+            None => format!("{capacity} was given"),
+        }
+    });
+    let may = p
+        .allocator_limit
+        .map(|limit| format!("the allocator may reserve {limit}"));
+    let there_is: Vec<String> = there_is.into_iter().chain(may).collect();
+    format!("{word}: {needs}; {}", there_is.join(", "))
 }
 
 /// The ledger as a table; the columns of a measurement appear only where there is one.

@@ -30,29 +30,30 @@ fn every_output_shown_is_what_the_command_prints() {
         );
         shown += 1;
     }
-    assert_eq!(shown, 2);
+    assert_eq!(shown, 4);
 }
 
 #[test]
-fn the_accuracy_table_is_that_of_the_page() {
-    let (readme, page) = (read("README.md"), read("reports/accuracy.md"));
-    let rows = |text: &str| -> Vec<String> {
-        text.lines()
-            .filter(|line| line.starts_with("| candle "))
-            .map(str::to_owned)
-            .collect()
-    };
-    assert_eq!(rows(&readme), rows(&page));
+fn the_accuracy_table_is_that_of_the_pages() {
+    let readme = read("README.md");
+    for (runtime, figures) in [
+        ("torch", ["allocated", "reserved", "nvml"]),
+        ("candle", ["requested", "reserved", "nvml"]),
+    ] {
+        let page = read(&format!("reports/{runtime}/accuracy.md"));
+        for figure in figures {
+            let begins = format!("| {runtime} {figure} |");
+            let row = page.lines().find(|line| line.starts_with(&begins)).unwrap();
+            assert!(readme.contains(row), "{row}");
+        }
+    }
+    let page = read("reports/candle/accuracy.md");
     let range = page
         .lines()
         .find(|line| line.contains("in the predicted range in"))
         .unwrap();
-    let counts = range
-        .split("range in ")
-        .nth(1)
-        .unwrap()
-        .trim_end_matches('.');
-    assert!(readme.contains(counts), "{counts}");
+    let counts = range.split("range in ").nth(1).unwrap();
+    assert!(readme.contains(counts.trim_end_matches('.')), "{counts}");
 }
 
 #[test]

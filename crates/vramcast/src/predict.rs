@@ -178,6 +178,8 @@ pub struct Prediction {
     pub gpu: Option<String>,
     /// What the job must fit into.
     pub capacity: Option<Bytes>,
+    /// What PyTorch's allocator may reserve of that.
+    pub allocator_limit: Option<Bytes>,
     /// Whether it does.
     pub verdict: Verdict,
     /// Elements of all parameters.
@@ -281,6 +283,7 @@ pub fn predict_with_timeline(
         runtime_version: foreseen.runtime_version.to_owned(),
         gpu: question.gpu.map(|gpu| gpu.name.to_owned()),
         capacity: question.capacity(),
+        allocator_limit: question.allocator_limit,
         verdict: foreseen.verdict,
         n_params: foreseen.n_params,
         allocations: foreseen.allocations,
