@@ -32,9 +32,9 @@ impl Blocks {
         };
         // The widths that kernels are made for.
         let widest = match width {
-            ..=64 => 64,
-            ..=128 => 128,
-            _ => u64::MAX,
+            0..=64 => 64,
+            65..=128 => 128,
+            129.. => u64::MAX,
         };
         Self {
             queries,
@@ -65,9 +65,9 @@ impl Card {
     pub(super) fn flash_splits(self, heads: u64, seq: u64, width: u64) -> u64 {
         const MOST: u64 = 128;
         let block = match width {
-            ..=64 => 256,
-            ..=128 => 128,
-            _ => 64,
+            0..=64 => 256,
+            65..=128 => 128,
+            129.. => 64,
         };
         let blocks = seq.div_ceil(block);
         let work = heads.saturating_mul(seq.div_ceil(64));
