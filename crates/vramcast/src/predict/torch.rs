@@ -10,7 +10,7 @@ use crate::bytes::{Bytes, MIB, TooLarge};
 use crate::context::{Context, Loaded, context};
 use crate::shadow::torch::{self, BUILDS, Build, Card, Process, Profile, RunError, run};
 use crate::timeline::{Phase, Timeline};
-use crate::workload::{Code, Runtime};
+use crate::workload::{Code, Placement, Runtime};
 
 /// What the driver's addresses are expected to be, and what else they may be. The order cannot be
 /// derived; see [`AddressOrder`] for what each is worth.
@@ -164,6 +164,13 @@ fn notes(question: &Question<'_>, context: &Context) -> Vec<String> {
     }
     if question.gpu.is_none() {
         notes.push("no card was named: kernels and workspaces are an H200's".to_owned());
+    }
+    if question.workload.placement == Placement::DeviceMap {
+        notes.push(
+            "threads load the parameters, in an order that differs from run to run; reserved bytes \
+             differ with it"
+                .to_owned(),
+        );
     }
     if !build.measured {
         notes.push(format!(

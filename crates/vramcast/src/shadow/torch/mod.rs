@@ -6,10 +6,10 @@
 //! `reports/records/torch-h200-*.jsonl.gz`, which `tests/torch_traces.rs` holds them to; a comment
 //! names the source file of PyTorch that explains a rule where one is known.
 //!
-//! Limits. Every tensor of the models here is contiguous where element-wise operations meet it, so
-//! that results keep the strides of their inputs is not followed. Masks and labels of 131,072 elements
-//! and more may make staging buffers that were never measured. Loss scaling under the Trainer, and
-//! gradients clipped in half precision, follow from their source and were not traced.
+//! Limits. That a result keeps the strides of its inputs is followed where the models here need it,
+//! for operations on one tensor. Masks and labels of 131,072 elements and more may make staging
+//! buffers that were never measured. Gradients clipped in half precision follow from their source
+//! and were not traced.
 
 mod adafactor;
 mod attention;
