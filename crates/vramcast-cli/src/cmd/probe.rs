@@ -275,6 +275,13 @@ fn measure(args: &Probe, plan: &Plan) -> Result<Probed> {
             };
             let run = child::torch::measure(&job, plan.place.card.as_ref())?;
             let version = run.runtime_version.unwrap_or_default();
+            let predicted = &plan.prediction.runtime_version;
+            if !version.is_empty() && version != *predicted {
+                output::remark(&format!(
+                    "warning: this Python has torch {}; the prediction is for {predicted}, see --torch",
+                    quoted(&version)
+                ));
+            }
             let record = Record {
                 transformers_version: run.transformers_version,
                 cap_bytes: job.cap_bytes,

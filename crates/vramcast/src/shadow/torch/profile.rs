@@ -100,19 +100,32 @@ const fn build(
 }
 
 impl Build {
-    /// A build by its version, whole or in part: `2.10` is what PyPI has of it.
+    /// A build by its version, whole or in part: `2.10` is what PyPI has of it, and any patch
+    /// release is the one that is known.
     pub fn find(version: &str) -> Option<&'static Self> {
         const OF_PYPI: [&str; 3] = ["2.11.0+cu130", "2.10.0+cu128", "2.9.1+cu128"];
-        let whole = BUILDS.iter().find(|build| build.version == version);
-        whole.or_else(|| {
-            let of_version = |build: &&Self| {
-                let rest = build.version.strip_prefix(version);
-                rest.is_some_and(|rest| rest.starts_with(['.', '+']))
-            };
-            let mut builds = BUILDS.iter().filter(of_version);
-            builds.find(|build| OF_PYPI.contains(&build.version))
+        let (minor, flavour) = minor_and_flavour(version)?;
+        let mut of_minor = BUILDS.iter().filter(|build| {
+            minor_and_flavour(build.version).is_some_and(|(known, _)| known == minor)
+        });
+        of_minor.find(|build| match flavour {
+            Some(_) => minor_and_flavour(build.version).is_some_and(|known| known.1 == flavour),
+            None => OF_PYPI.contains(&build.version),
         })
     }
+}
+
+/// `2.11` and `cu130` of `2.11.0+cu130`.
+fn minor_and_flavour(version: &str) -> Option<((u32, u32), Option<&str>)> {
+    let (number, flavour) = match version.split_once('+') {
+        Some((number, flavour)) => (number, Some(flavour)),
+        None => (version, None),
+    };
+    let mut parts = number.split('.').map(str::parse);
+    let (major, minor) = (parts.next()?.ok()?, parts.next()?.ok()?);
+    parts
+        .all(|part| part.is_ok())
+        .then_some(((major, minor), flavour))
 }
 
 /// The card and the build.
@@ -192,6 +205,10 @@ mod tests {
             ("2.9", Some("2.9.1+cu128")),
             ("2.11.0", Some("2.11.0+cu130")),
             ("2.10.0+cu130", Some("2.10.0+cu130")),
+            ("2.9.0+cu128", Some("2.9.1+cu128")),
+            ("2.11.0+cpu", None),
+            ("2", None),
+            ("2.11.x", None),
             ("2.1", None),
             ("2.8", None),
         ] {
