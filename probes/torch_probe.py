@@ -193,6 +193,10 @@ def prepare_environment(job: Job) -> None:
         # An empty value hides every GPU, which is then reported as such.
         chosen = names[job.device].strip() if job.device < len(names) else ""
         os.environ["CUDA_VISIBLE_DEVICES"] = chosen
+    # What else changes the allocator's story, or makes Trainer expect other processes.
+    for name in ("CUBLAS_WORKSPACE_CONFIG", "CUBLASLT_WORKSPACE_SIZE", "RANK", "LOCAL_RANK",
+                 "WORLD_SIZE", "PYTORCH_NO_CUDA_MEMORY_CACHING"):
+        os.environ.pop(name, None)
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
@@ -214,6 +218,8 @@ def load_libraries(job: Job) -> None:
     import transformers as transformers_module
 
     torch, transformers = torch_module, transformers_module
+    if int(transformers.__version__.split(".")[0]) < 5:
+        raise ProbeError(f"transformers {transformers.__version__} is too old: 5 or later is needed")
 
 
 def check_device(job: Job) -> None:
@@ -635,9 +641,8 @@ def probe(job: Job, record: dict[str, Any]) -> None:
         # The message is all that is wanted: the traceback holds the frames that hold the tensors,
         # and they stay held, so that the figures are those of the failure.
         finish_record(meter, record)
-    finally:
-        if job.trace:
-            record["events"] = trace_events()
+    if job.trace:
+        record["events"] = trace_events()
 
 
 def main() -> int:
@@ -646,6 +651,9 @@ def main() -> int:
     parser.add_argument("--job", metavar="FILE", help="the job; standard input without it")
     arguments = parser.parse_args()
     record: dict[str, Any] = {}
+    # Libraries print what they like, some of them past Python: that goes to standard error.
+    stdout = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     with contextlib.redirect_stdout(sys.stderr):
         try:
             if arguments.job is None:
@@ -661,7 +669,7 @@ def main() -> int:
             print(f"torch_probe: {record['error']}", file=sys.stderr)
     # A figure that this machine does not have is absent, not null.
     record = {name: value for name, value in record.items() if value is not None}
-    print(json.dumps(record))
+    print(json.dumps(record), file=stdout, flush=True)
     return 1 if record["outcome"] == "failed" else 0
 
 

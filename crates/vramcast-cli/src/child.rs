@@ -84,11 +84,8 @@ fn silent(status: ExitStatus, stderr: &str) -> (RunOutcome, String) {
     if let Some(line) = sign {
         return (RunOutcome::Oom, line.to_owned());
     }
-    let last = stderr
-        .lines()
-        .rev()
-        .find(|line| !line.trim().is_empty())
-        .unwrap_or("");
+    let last = stderr.lines().rev().find(|line| !line.trim().is_empty());
+    let last = first_line(last.unwrap_or(""));
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
         let hint = if signal == 9 {
@@ -110,4 +107,11 @@ fn silent(status: ExitStatus, stderr: &str) -> (RunOutcome, String) {
         RunOutcome::Failed,
         format!("the probe's process ended with {status}; {last}"),
     )
+}
+
+/// The first line of what somebody said, cut where it is longer than anybody reads.
+fn first_line(text: &str) -> String {
+    const LONGEST: usize = 600;
+    let line = text.lines().next().unwrap_or("");
+    line.chars().take(LONGEST).collect()
 }

@@ -25,9 +25,20 @@ pub(crate) fn model(name: &str) -> Result<ModelConfig> {
         Err(_) if name.ends_with(".json") => bail!("{}: no such file", quoted(name)),
         Err(_) => return Ok(ModelConfig::known(name)?),
     };
-    let text = std::fs::read_to_string(&file)
-        .with_context(|| format!("{}: cannot be read", file.display()))?;
+    let text = read(&file).with_context(|| format!("{}: cannot be read", file.display()))?;
     ModelConfig::from_json(&text).map_err(|error| anyhow!("{}: {error}", file.display()))
+}
+
+/// More than any configuration has.
+const LONGEST: u64 = 16 << 20;
+
+/// A file's text, if it is one and no device or stream.
+fn read(file: &Path) -> Result<String> {
+    let about = file.metadata()?;
+    if !about.is_file() || about.len() > LONGEST {
+        bail!("not a configuration file");
+    }
+    Ok(std::fs::read_to_string(file)?)
 }
 
 /// A card by name.

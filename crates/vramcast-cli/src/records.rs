@@ -85,10 +85,16 @@ fn line(text: &str, at: &str) -> Result<Line> {
         // A word of another version, family or program is no fault of the file.
         Err(error) if error.to_string().starts_with("unknown variant") => Ok(Line::Unknown {
             id: id(),
-            reason: quoted(&error.to_string()),
+            reason: unknown_word(&error.to_string()),
         }),
         Err(error) => bail!("{at}: not a record: {error}"),
     }
+}
+
+/// What serde says of a word that an enum does not have, in the words of a person.
+fn unknown_word(error: &str) -> String {
+    let word = error.split('`').nth(1).unwrap_or(error);
+    format!("`{}` is not predicted", quoted(word))
 }
 
 /// The batch of a search is what it found.

@@ -92,6 +92,11 @@ fn a_question_that_makes_no_sense_is_refused_in_one_line() {
         ),
         ("fit bert-base-uncased", "give --gpu, --capacity"),
         (
+            "predict bert-base-uncased --mode infer --loop trainer",
+            "use --mode train",
+        ),
+        ("predict /dev/zero", "not a configuration file"),
+        (
             "probe bert-base-uncased --runtime torch --device cpu",
             "PyTorch is probed on CUDA alone",
         ),
@@ -190,6 +195,18 @@ fn a_config_that_is_no_model_is_refused_with_the_file_and_the_field() {
         (
             config("{", "{\"hidden_dropout_prob\": 1.5,"),
             "not a probability",
+        ),
+        (
+            config("{", "{\"quantization_config\": {\"load_in_4bit\": true},"),
+            "quantized weights are not predicted",
+        ),
+        (
+            config("{", "{\"problem_type\": \"regression\","),
+            "known: \"single_label_classification\"",
+        ),
+        (
+            config("{", "{\"num_labels\": 1,"),
+            "trained as a regression",
         ),
     ] {
         let (_folder, file) = file("config.json", &text);
@@ -628,6 +645,28 @@ mod probe_of_pytorch {
         assert_eq!(record["runtime"], "torch");
         assert_eq!(record["runtime_version"], "2.11.0+cu130");
         assert_eq!(record["steps"][0]["peak_fwd"], 1);
+    }
+
+    #[test]
+    fn what_a_wrapper_prints_before_the_record_does_not_matter() {
+        let said = "hello\n{\"outcome\": \"oom\", \"error\": \"full\"}\n\n";
+        let (output, record) = probe("--batch 2 --seq 8", said, 0);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(record.contains("full"), "{record}");
+    }
+
+    #[test]
+    fn a_child_without_a_record_is_a_failure_that_says_so() {
+        for (said, ends) in [("", 0), ("no record", 0), (r#"{"outcome": "ok"}"#, 1)] {
+            let (output, record) = probe("--batch 2 --seq 8", said, ends);
+            let stderr = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(
+                stderr.contains("no record came: the probe's process"),
+                "{stderr}"
+            );
+            assert!(record.contains("\"failed\""), "{record}");
+        }
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl Figure {
     fn new(measured: Bytes, predicted: Bytes) -> Self {
         let difference = predicted.minus(measured) as f64;
         let error = if measured.0 == 0 {
-            0.0
+            f64::from(u8::from(predicted.0 > 0))
         } else {
             difference / measured.0 as f64
         };

@@ -88,6 +88,7 @@ pub fn fit(question: &Question<'_>, axis: Axis) -> Result<Fit, PredictError> {
         fails *= 2;
     }
     let largest = last(runs, fails, |value| search.runs(value).unwrap_or(false));
+    let tried = search.tried.clone();
     let (certain, possible) = search.band(largest);
     let last = possible.min(largest.saturating_add(MOST_BEYOND));
     let beyond = (largest + 1..=last).filter(|&value| search.runs(value).unwrap_or(false));
@@ -99,7 +100,7 @@ pub fn fit(question: &Question<'_>, axis: Axis) -> Result<Fit, PredictError> {
         possible,
         beyond,
         bounded_by_model: search.at(largest + 1, false).is_err(),
-        tried: search.tried,
+        tried,
     })
 }
 

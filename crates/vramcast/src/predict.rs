@@ -12,8 +12,11 @@ use crate::record::SCHEMA;
 use crate::shadow::candle::Flavour;
 use crate::shadow::torch::{BUILDS, Build, Process};
 use crate::timeline::{Category, Phase, Timeline};
-use crate::workload::{Mode, Runtime, Workload};
+use crate::workload::{Loop, Mode, Runtime, Task, Workload};
 use serde::{Deserialize, Serialize};
+
+/// Passes per step: the Trainer moves the inputs of all of them to the device.
+const MOST_ACCUMULATION: u32 = 4096;
 
 /// Steps that a probe runs and a prediction is for. With candle the second shows what the first
 /// leaves behind; PyTorch makes the optimizer's state in the first, so the second is the first with
@@ -217,6 +220,10 @@ pub struct Prediction {
     /// lies between what is allocated and what is reserved; more is not always enough, since
     /// other addresses follow. candle's is what is reserved.
     pub need: Option<Bytes>,
+    /// The lowest that it may be, with other addresses from the driver.
+    pub need_low: Option<Bytes>,
+    /// The highest.
+    pub need_high: Option<Bytes>,
     /// Where the run ends if it does not fit, or might not.
     pub shortage: Option<Shortage>,
     /// The phase of the peak.
@@ -248,9 +255,12 @@ pub enum PredictError {
     /// The workload makes no sense for this model or runtime.
     #[error("{0}")]
     Workload(String),
-    /// Options of PyTorch's allocator that it would refuse, or that are not simulated.
-    #[error("--allocator-conf: {0}")]
-    Conf(#[from] ConfError),
+}
+
+impl From<ConfError> for PredictError {
+    fn from(error: ConfError) -> Self {
+        Self::Workload(format!("--allocator-conf: {error}"))
+    }
 }
 
 /// Answers a question.
@@ -299,7 +309,9 @@ pub fn predict_with_timeline(
         peak_nvml: reserved.bytes.plus(context.bytes)?,
         peak_nvml_low: reserved.low.plus(context.low)?,
         peak_nvml_high: reserved.high.plus(context.high)?,
-        need: foreseen.need,
+        need: foreseen.need.map(|need| need.bytes),
+        need_low: foreseen.need.map(|need| need.low),
+        need_high: foreseen.need.map(|need| need.high),
         shortage: foreseen.shortage,
         peak_phase: foreseen.peak_phase,
         phases: foreseen.phases,
@@ -319,7 +331,7 @@ struct Foreseen {
     allocated: Range,
     reserved: Range,
     context: Context,
-    need: Option<Bytes>,
+    need: Option<Range>,
     shortage: Option<Shortage>,
     verdict: Verdict,
     peak_phase: Phase,
@@ -412,8 +424,20 @@ fn check(config: &ModelConfig, workload: &Workload) -> Result<(), PredictError> 
     if batch == 0 || seq == 0 {
         return refuse("batch and sequence must be at least 1".to_owned());
     }
-    if workload.accumulation == 0 {
-        return refuse("accumulation must be at least 1".to_owned());
+    if !(1..=MOST_ACCUMULATION).contains(&workload.accumulation) {
+        return refuse(format!("accumulation must be 1 to {MOST_ACCUMULATION}"));
+    }
+    if workload.mode == Mode::Infer && workload.training_loop == Loop::Trainer {
+        return refuse("the Trainer's loop trains: use --mode train".to_owned());
+    }
+    if workload.task == Task::SequenceClassification
+        && workload.mode == Mode::Train
+        && config.num_labels() == 1
+    {
+        return refuse(
+            "a classifier of one label is trained as a regression, which is not predicted"
+                .to_owned(),
+        );
     }
     if seq > config.max_sequence() {
         return refuse(format!(

@@ -203,6 +203,22 @@ fn a_device_without_memory_fails_as_a_cap_does() {
 }
 
 #[test]
+fn options_beyond_every_size_change_nothing() {
+    for conf in [
+        "max_split_size_mb:17592186044415",
+        "max_split_size_mb:18446744073709551615",
+        "roundup_power2_divisions:9223372036854775808",
+    ] {
+        let mut allocator = allocator(conf, Limits::allowed(100 * MIB));
+        allocator.alloc(0, 60 * MIB + 1).unwrap();
+        allocator.alloc(1, 60 * MIB).unwrap_err();
+        allocator.free(0);
+        allocator.alloc(1, 60 * MIB).unwrap();
+        assert_eq!(allocator.stats().reserved, 62 * MIB, "{conf}");
+    }
+}
+
+#[test]
 fn peaks_are_reset_to_what_is_there() {
     let mut allocator = allocator("", Limits::NONE);
     cache(&mut allocator, 0, &[12, 30]);

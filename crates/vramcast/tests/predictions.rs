@@ -7,7 +7,7 @@ use vramcast::predict::{Prediction, Question, Verdict, predict, predict_with_tim
 use vramcast::shadow::candle::Flavour;
 use vramcast::timeline::{Event, Phase, Timeline};
 use vramcast::workload::{
-    Attention, Code, Mode, Optimizer, Placement, Precision, Runtime, Task, Workload,
+    Attention, Code, Loop, Mode, Optimizer, Placement, Precision, Runtime, Task, Workload,
 };
 
 #[derive(Debug)]
@@ -138,6 +138,7 @@ proptest! {
         prop_assert!(p.peak_reserved <= p.peak_reserved_high);
         let need = p.need.unwrap();
         prop_assert!(p.peak_allocated <= need && need <= p.peak_reserved);
+        prop_assert!(p.need_low.unwrap() <= need && need <= p.need_high.unwrap());
         let highest = p.phases.iter().map(|phase| phase.peak_allocated).max();
         prop_assert_eq!(highest, Some(p.peak_allocated));
         let mut live = vec![false; timeline.buffers.len()];
@@ -179,6 +180,30 @@ proptest! {
         let (large, _) = answer(&Asked { workload, ..asked });
         prop_assert!(small.peak_requested <= large.peak_requested);
         prop_assert_eq!(small.n_params, large.n_params);
+    }
+}
+
+#[test]
+fn passes_beyond_the_third_add_only_the_trainers_inputs() {
+    let config = ModelConfig::known("google/bert_uncased_L-2_H-128_A-2").unwrap();
+    let inputs = |training_loop, accumulation| {
+        let task = Task::SequenceClassification;
+        let workload = Workload {
+            training_loop,
+            accumulation,
+            ..Workload::new(Runtime::Torch, task, Mode::Train, 8, 128)
+        };
+        let p = predict(&Question::new("test", &config, &workload)).unwrap();
+        (p.at_peak.inputs.0, p.peak_requested.0)
+    };
+    assert_eq!(inputs(Loop::Plain, 3), inputs(Loop::Plain, 4096));
+    // Words, mask and labels of eight bytes each, in every batch.
+    let batch = 8 * (8 * 128 + 8 * 128 + 8);
+    let of_three = inputs(Loop::Trainer, 3);
+    for passes in [16, 17, 100] {
+        let (inputs, requested) = inputs(Loop::Trainer, passes);
+        assert_eq!(inputs, u64::from(passes) * batch, "{passes}");
+        assert_eq!(requested - inputs, of_three.1 - of_three.0, "{passes}");
     }
 }
 

@@ -1,11 +1,10 @@
 //! The probe of PyTorch: a script in the user's own Python, with a job on its stdin.
 
-use super::{Ended, run, silent};
+use super::{Ended, first_line, run, silent};
 use crate::nvml::Card;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use vramcast::bytes::Bytes;
@@ -64,10 +63,12 @@ pub(crate) struct Run {
 /// # Errors
 /// A Python that cannot be started. What goes wrong in it is an outcome.
 pub(crate) fn measure(job: &Job<'_>, card: Option<&Card>) -> Result<Run> {
-    let mut script = tempfile::Builder::new().suffix(".py").tempfile()?;
-    script.write_all(SCRIPT.as_bytes())?;
+    // In a folder of its own: Python imports what lies beside a script first.
+    let folder = tempfile::tempdir()?;
+    let script = folder.path().join("torch_probe.py");
+    std::fs::write(&script, SCRIPT)?;
     let mut command = Command::new(job.python);
-    command.arg(script.path());
+    command.arg(&script);
     let mut asked = serde_json::to_value(job)?;
     // The script has one runtime, and no model code of candle's.
     for field in ["runtime", "code"] {
@@ -75,14 +76,16 @@ pub(crate) fn measure(job: &Job<'_>, card: Option<&Card>) -> Result<Run> {
     }
     let exited = run(command, &serde_json::to_vec(&asked)?, card)
         .context("the probe of PyTorch needs --python PATH, a Python with torch")?;
-    let said: Option<Said> = serde_json::from_slice(&exited.stdout).ok();
+    let said = said(&exited.stdout)
+        .filter(|said| exited.status.success() || said.outcome == RunOutcome::Failed);
     let Some(said) = said else {
-        let (outcome, text) = silent(exited.status, &exited.stderr);
+        // A killed Python says nothing of the card.
+        let (_, text) = silent(exited.status, &exited.stderr);
         return Ok(Run {
             ended: Ended {
-                outcome,
+                outcome: RunOutcome::Failed,
                 measured: Measured::default(),
-                error: Some(text),
+                error: Some(format!("no record came: {text}")),
             },
             runtime_version: None,
             transformers_version: None,
@@ -96,13 +99,20 @@ pub(crate) fn measure(job: &Job<'_>, card: Option<&Card>) -> Result<Run> {
         ended: Ended {
             outcome: said.outcome,
             measured,
-            error: said.error,
+            error: said.error.as_deref().map(first_line),
         },
         runtime_version: said.runtime_version,
         transformers_version: said.transformers_version,
         cudnn_last: said.cudnn_last,
         events: said.events,
     })
+}
+
+/// The record in what was printed: its last line. A wrapper or an import may have said more.
+fn said(stdout: &[u8]) -> Option<Said> {
+    let lines = stdout.split(|&byte| byte == b'\n');
+    let last = lines.rev().find(|line| !line.trim_ascii().is_empty())?;
+    serde_json::from_slice(last).ok()
 }
 
 /// Allocations and frees by number.

@@ -5,12 +5,13 @@ use crate::records::Line;
 use crate::{Exit, model, output, records};
 use anyhow::{Context, Result, anyhow, bail};
 use indicatif::ProgressBar;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use vramcast::accuracy::{
     Accuracy, Compared, SearchedBatch, SearchedNeed, Unpredicted, compare, compare_batch,
     compare_need, measures, summarize,
 };
-use vramcast::bytes::Bytes;
+use vramcast::bytes::{Bytes, grouped};
 use vramcast::config::ModelConfig;
 use vramcast::fit::{Axis, fit};
 use vramcast::gpu;
@@ -206,10 +207,19 @@ fn text(accuracy: &Accuracy) -> String {
     for row in &accuracy.needs {
         text += &format!("need: {} {}\n", row.id, need(row));
     }
-    for row in &accuracy.summary.unpredicted {
-        text += &format!("not predicted: {}: {}\n", row.id, row.reason);
+    for (reason, ids) in by_reason(accuracy) {
+        text += &format!("not predicted, {reason}: {}\n", ids.join(", "));
     }
     text
+}
+
+/// Records without a prediction, by reason.
+pub(crate) fn by_reason(accuracy: &Accuracy) -> BTreeMap<&str, Vec<&str>> {
+    let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for row in &accuracy.summary.unpredicted {
+        reasons.entry(&row.reason).or_default().push(&row.id);
+    }
+    reasons
 }
 
 /// A searched batch in one line.
@@ -229,7 +239,9 @@ pub(crate) fn batch(row: &SearchedBatch) -> String {
 /// A searched need in one line.
 pub(crate) fn need(row: &SearchedNeed) -> String {
     format!(
-        "ran with {}, not with {}; {} predicted",
-        row.need.measured, row.fails_at, row.need.predicted
+        "ran with {} B, not with {} B; {} B predicted",
+        grouped(row.need.measured.0.into()),
+        grouped(row.fails_at.0.into()),
+        grouped(row.need.predicted.0.into())
     )
 }

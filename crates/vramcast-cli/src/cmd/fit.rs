@@ -35,19 +35,13 @@ pub(crate) fn run(args: &args::Fit) -> Result<Exit> {
     let found = fit(&question, args.axis).with_context(|| quoted(&args.model));
     progress.finish_and_clear();
     let found = found?;
-    let at = Workload {
-        batch: if args.axis == Axis::Batch {
-            found.largest
-        } else {
-            workload.batch
-        },
-        seq: if args.axis == Axis::Seq {
-            found.largest
-        } else {
-            workload.seq
-        },
-        ..workload.clone()
-    };
+    // Where none fits, the smallest is told of.
+    let value = found.largest.max(1);
+    let mut at = workload.clone();
+    match args.axis {
+        Axis::Batch => at.batch = value,
+        Axis::Seq => at.seq = value,
+    }
     let at_largest = (found.largest > 0)
         .then(|| {
             predict(&Question {
@@ -63,9 +57,9 @@ pub(crate) fn run(args: &args::Fit) -> Result<Exit> {
             at_largest: at_largest.as_ref(),
         })?;
     } else {
-        output::print(&text(&question, &found, at_largest.as_ref()))?;
+        output::print(&text(&question, &at, &found, at_largest.as_ref()))?;
     }
-    Ok(if found.largest == 0 {
+    Ok(if found.possible == 0 {
         Exit::DoesNotFit
     } else {
         Exit::Fine
@@ -73,13 +67,22 @@ pub(crate) fn run(args: &args::Fit) -> Result<Exit> {
 }
 
 /// The answer, what was asked, how sure it is, and what was tried.
-fn text(question: &Question<'_>, fit: &Fit, at: Option<&Prediction>) -> String {
+fn text(
+    question: &Question<'_>,
+    workload: &Workload,
+    fit: &Fit,
+    at: Option<&Prediction>,
+) -> String {
     let what = match fit.axis {
         Axis::Batch => "batch",
         Axis::Seq => "sequence",
     };
     let into = target(question);
     let mut text = match at {
+        None if fit.possible > 0 => format!(
+            "tight: {what} 1 may fit into {into}, and up to {} may, but none is sure to\n",
+            fit.possible
+        ),
         None => format!("none: not even {what} 1 fits into {into}\n"),
         Some(at) => {
             let word = match at.verdict {
@@ -92,11 +95,7 @@ fn text(question: &Question<'_>, fit: &Fit, at: Option<&Prediction>) -> String {
             )
         }
     };
-    let workload = match at {
-        Some(at) => at.workload.describe(),
-        None => question.workload.describe(),
-    };
-    text += &format!("{}, {workload}\n\n", question.model);
+    text += &format!("{}, {}\n\n", question.model, workload.describe());
     if let Some(at) = at {
         text += &format!(
             "there it takes {} by NVML, {} of it reserved",

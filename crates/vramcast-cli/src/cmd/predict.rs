@@ -99,8 +99,12 @@ fn text(prediction: &Prediction) -> String {
 fn torch_text(p: &Prediction) -> String {
     let mut text = String::new();
     if let Some(need) = p.need {
+        let range = match (p.need_low, p.need_high) {
+            (Some(low), Some(high)) if low != high => format!(" ({low} to {high})"),
+            _ => String::new(),
+        };
         text += &format!(
-            "the allocator needs {need}; where there is room it keeps {} more as cache\n",
+            "the allocator needs {need}{range}; where there is room it keeps {} more as cache\n",
             Bytes(p.peak_reserved.0.saturating_sub(need.0))
         );
     }

@@ -123,7 +123,7 @@ fn place(device: Device, runtime: Runtime, asked: Option<&'static Gpu>) -> Resul
     let card = match (runtime, cuda.map(nvml::card).transpose()) {
         // Whether there is a card is Python's to say, and it reads NVML itself.
         (Runtime::Torch, Err(error)) => {
-            output::remark(&format!("warning: {error:#}; its figures may be missing"));
+            output::remark(&format!("warning: {error}; its figures may be missing"));
             None
         }
         (_, card) => card?,
@@ -280,6 +280,14 @@ fn measure(args: &Probe, plan: &Plan) -> Result<Probed> {
                 output::remark(&format!(
                     "warning: this Python has torch {}; the prediction is for {predicted}, see --torch",
                     quoted(&version)
+                ));
+            }
+            if let Some(n) = run.ended.measured.n_params
+                && n != plan.prediction.n_params
+            {
+                output::remark(&format!(
+                    "warning: the model that ran has {n} parameters, not {}",
+                    plan.prediction.n_params
                 ));
             }
             let record = Record {

@@ -7,7 +7,6 @@ use crate::cmd::accuracy;
 use crate::records::Line;
 use crate::{Exit, model, output, records};
 use anyhow::{Result, bail};
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use vramcast::accuracy::{Accuracy, Compared, Figure, Spread, measures, spread};
@@ -154,12 +153,8 @@ fn page(runtime: Runtime, accuracy: &Accuracy, charts: &[Chart], example: &[Char
 
 /// Records without a prediction, by reason.
 fn unpredicted(accuracy: &Accuracy) -> String {
-    let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for row in &accuracy.summary.unpredicted {
-        reasons.entry(&row.reason).or_default().push(&row.id);
-    }
     let mut text = String::new();
-    for (reason, ids) in reasons {
+    for (reason, ids) in accuracy::by_reason(accuracy) {
         let _ = writeln!(text, "\nNot predicted, {reason}: {}", ids.join(", "));
     }
     text

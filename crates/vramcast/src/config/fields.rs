@@ -63,6 +63,15 @@ impl Fields<'_> {
         };
         plain("position_embedding_type", &["absolute".into()])?;
         plain("sinusoidal_pos_embds", &[false.into()])?;
+        plain("problem_type", &["single_label_classification".into()])?;
+        plain("chunk_size_feed_forward", &[0.into()])?;
+        plain("output_hidden_states", &[false.into()])?;
+        plain("output_attentions", &[false.into()])?;
+        if let Some(quantized) = self.get("quantization_config") {
+            let problem = format!("is {quantized}: quantized weights are not predicted");
+            let field = "quantization_config";
+            return Err(ConfigError::Field { field, problem });
+        }
         plain("is_decoder", &[false.into()])?;
         plain("add_cross_attention", &[false.into()])?;
         plain("tie_word_embeddings", &[true.into()])?;

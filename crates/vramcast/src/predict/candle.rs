@@ -68,7 +68,7 @@ pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), P
         // reserves 804 chunks ran with room for 806 and failed with room for 803. Not explained: an
         // inference run that reserves 368 failed with room for 370
         // (`reports/records/candle-h200-ballast.jsonl`).
-        need: question.range.then_some(reserved.bytes),
+        need: question.range.then_some(reserved),
         reserved,
         shortage: None,
         verdict,

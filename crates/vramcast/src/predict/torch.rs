@@ -8,7 +8,9 @@ use super::{
 use crate::alloc::caching::{AddressOrder, Conf, Failure, Limits, Replay, Stats, replay};
 use crate::bytes::{Bytes, MIB, TooLarge};
 use crate::context::{Context, Loaded, context};
-use crate::shadow::torch::{self, BUILDS, Build, Card, Process, Profile, RunError, run};
+use crate::shadow::torch::{
+    self, BUILDS, Build, Card, MOST_PASSES, Process, Profile, RunError, run,
+};
 use crate::timeline::{Phase, Timeline};
 use crate::workload::{Code, Placement, Runtime};
 
@@ -43,9 +45,11 @@ pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), P
             reserved = reserved.or(Bytes(other.stats.reserved_peak));
         }
     }
-    let need = question
-        .range
-        .then(|| need(&timeline, conf, &unlimited.stats));
+    let need = question.range.then(|| {
+        let at = |order| need(&timeline, conf, &unlimited.stats, order);
+        let others = ALTERNATIVES.into_iter().map(at);
+        others.fold(Range::exactly(at(EXPECTED)), Range::or)
+    });
     let context = context(gpu, loaded(question));
     let (verdict, end) = match Room::new(question, &context) {
         None => (Verdict::Unknown, None),
@@ -99,10 +103,14 @@ fn check_build(question: &Question<'_>) -> Result<(), PredictError> {
         .collect();
     let (major, minor) = gpu.compute_capability;
     Err(PredictError::Workload(format!(
-        "PyTorch {} has no kernels for {} (sm_{major}{minor}); --torch that has: {}",
+        "PyTorch {} has no kernels for {} (sm_{major}{minor}); {}",
         question.build.version,
         gpu.product,
-        others.join(", ")
+        if others.is_empty() {
+            "no build that is known has".to_owned()
+        } else {
+            format!("--torch that has: {}", others.join(", "))
+        }
     )))
 }
 
@@ -164,6 +172,11 @@ fn notes(question: &Question<'_>, context: &Context) -> Vec<String> {
     }
     if question.gpu.is_none() {
         notes.push("no card was named: kernels and workspaces are an H200's".to_owned());
+    }
+    if question.workload.accumulation > MOST_PASSES {
+        notes.push(format!(
+            "{MOST_PASSES} passes of a step are replayed; more of them allocate the same"
+        ));
     }
     if question.workload.placement == Placement::DeviceMap {
         notes.push(
@@ -317,14 +330,15 @@ fn verdict(
     Ok((verdict, Some(expected)))
 }
 
-/// The smallest capacity at which the expected run ends well while it does not one step below.
-fn need(timeline: &Timeline, conf: Conf, unlimited: &Stats) -> Bytes {
+/// The smallest capacity at which a run ends well while it does not one step below. No run reserves
+/// much more than the expected one, `unlimited`, does.
+fn need(timeline: &Timeline, conf: Conf, unlimited: &Stats, order: AddressOrder) -> Bytes {
     let runs = |steps: u64| {
         let limits = Limits {
             allowed: None,
             capacity: steps * SEGMENT_STEP,
         };
-        replay(timeline, conf, limits, EXPECTED).is_ok()
+        replay(timeline, conf, limits, order.clone()).is_ok()
     };
     let mut enough = unlimited.reserved_peak.div_ceil(SEGMENT_STEP);
     let mut too_little = unlimited.allocated_peak.div_ceil(SEGMENT_STEP) - 1;

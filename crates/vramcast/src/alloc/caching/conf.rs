@@ -157,7 +157,7 @@ impl Conf {
         }
         let octave = u64::from(bytes.ilog2()).saturating_sub(20) as usize;
         let divisions = self.roundup_power2_divisions[octave.min(SIZE_CLASSES - 1)];
-        if divisions > 1 && bytes > GRANULE * divisions {
+        if divisions > 1 && bytes > GRANULE.saturating_mul(divisions) {
             let step = (1 << bytes.ilog2()) / divisions;
             return bytes.next_multiple_of(step);
         }

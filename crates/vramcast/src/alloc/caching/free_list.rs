@@ -60,7 +60,8 @@ impl FreeList {
     /// The first block that does not come before (`size`, `address`).
     pub(super) fn first_from(&self, size: u64, address: u64) -> Option<Entry> {
         let bin = Bins::of(size);
-        let entries = &self.bins[bin];
+        // No block is as large as the last bins' end.
+        let entries = self.bins.get(bin)?;
         if let Some(&entry) = entries.get(position(entries, (size, address))) {
             return Some(entry);
         }

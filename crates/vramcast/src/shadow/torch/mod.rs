@@ -41,6 +41,7 @@ use crate::workload::{Attention, Loop, Mode, Optimizer, Placement, Precision, Ta
 pub use process::Process;
 pub use profile::{BUILDS, Build, Card, Profile};
 pub use trace::difference;
+pub use training::MOST_PASSES;
 
 use backward::Kind;
 use layout::{Dims, Layout};
@@ -123,9 +124,9 @@ fn kernel(config: &ModelConfig, workload: &Workload, profile: &Profile) -> Optio
         .flatten()
 }
 
-/// Whether attention gets a mask. One sequence, or sequences of one length, have no padding.
+/// Whether attention gets a mask: one sequence has no padding, and neither has a single token.
 fn is_padded(workload: &Workload) -> bool {
-    workload.padding && workload.batch > 1
+    workload.padding && workload.batch > 1 && workload.seq > 1
 }
 
 /// Whether cuDNN computes attention, so that its kernels are loaded.

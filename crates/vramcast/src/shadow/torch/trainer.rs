@@ -39,7 +39,8 @@ impl Shadow {
                 drop(old);
             }
             drop(std::mem::replace(&mut items, counted));
-            for batch in &batches {
+            let skipped = batches.len() - self.passes();
+            for batch in &batches[skipped..] {
                 drop(inputs.replace(batch.clone()));
                 let next = self.compute_loss(model, batch)?;
                 // Divided by the passes of a step, even if there is one.

@@ -10,6 +10,10 @@ use crate::timeline::Phase;
 use crate::workload::{Optimizer, Precision};
 use std::convert::Infallible;
 
+/// The passes of a step that are followed. From the third on each allocates and frees what the
+/// second does; only the Trainer's inputs, which it moves to the device beforehand, add up.
+pub const MOST_PASSES: u32 = 16;
+
 impl Shadow {
     /// `steps` steps on one batch, each of which clears the gradients first.
     pub(super) fn train(&self, model: &Model<Tensor>, steps: u32) -> Result<(), Infallible> {
@@ -22,7 +26,7 @@ impl Shadow {
         let mut loss = None;
         for _ in 0..steps {
             self.zero_grad(parameters);
-            for _ in 0..self.workload.accumulation {
+            for _ in 0..self.passes() {
                 let next = self.forward(model, &inputs)?;
                 drop(loss.replace(next.clone()));
                 device.end_autocast();
@@ -49,6 +53,11 @@ impl Shadow {
         // What lives to the end of a run is not given back in it.
         tape.end();
         Ok(())
+    }
+
+    /// How many passes of a step are followed.
+    pub(super) fn passes(&self) -> usize {
+        self.workload.accumulation.min(MOST_PASSES) as usize
     }
 
     /// A forward pass, under autocast where the workload asks for it.
