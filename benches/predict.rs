@@ -2,6 +2,7 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
+use vramcast::advise::advise;
 use vramcast::bytes::Bytes;
 use vramcast::config::ModelConfig;
 use vramcast::fit::{Axis, fit};
@@ -62,6 +63,14 @@ fn benches(criterion: &mut Criterion) {
         });
         group.finish();
     }
+    let workload = training(Runtime::Torch, 48, 512);
+    criterion.bench_function("all advice for bert-base in 16 GiB", |b| {
+        let question = Question {
+            capacity: Some(Bytes(16 << 30)),
+            ..Question::new("bench", &base, &workload)
+        };
+        b.iter(|| black_box(advise(&question).expect("a capacity").tried));
+    });
 }
 
 criterion_group!(all, benches);

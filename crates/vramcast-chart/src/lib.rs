@@ -26,6 +26,7 @@ mod scene;
 mod style;
 mod suite;
 mod timeline;
+mod waterfall;
 
 pub use canvas::{PngError, png, svg};
 pub use components::{Component, Components, components};
@@ -34,6 +35,7 @@ pub use scene::{Align, Mark, Scene, Shape, Text, text_width};
 pub use style::{Capacity, Colour};
 pub use suite::{Suite, SuitePoint, suite};
 pub use timeline::{COLUMNS, Column, LiveBytes, columns, timeline};
+pub use waterfall::{Change, Waterfall, waterfall};
 
 #[cfg(test)]
 mod tidy;

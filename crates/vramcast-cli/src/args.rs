@@ -44,6 +44,11 @@ pub(crate) enum Command {
         vramcast fit bert-large-uncased --axis seq --batch 8 --capacity 24GiB\n  \
         vramcast fit bert-base-uncased --seq 512 --allocator-limit 15GiB --json")]
     Fit(Fit),
+    /// What to change so that it takes less memory, or fits.
+    #[command(after_help = "Examples:\n  \
+        vramcast advise bert-base-uncased --batch 32 --seq 512 --gpu t4\n  \
+        vramcast advise bert-large-uncased --batch 16 --seq 384 --loop trainer --charts out --png")]
+    Advise(Advise),
     /// Run a step for real, measure it, compare it with the prediction, draw the charts.
     #[command(after_help = "Examples:\n  \
         vramcast probe google/bert_uncased_L-4_H-256_A-4 --batch 2 --seq 64 --device cpu\n  \
@@ -105,6 +110,25 @@ pub(crate) struct Fit {
     pub(crate) workload: WorkloadArgs,
     #[command(flatten)]
     pub(crate) target: Target,
+    /// Print JSON.
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Advise {
+    /// A known name, a path to a config.json, or a folder that holds one.
+    pub(crate) model: String,
+    #[command(flatten)]
+    pub(crate) workload: WorkloadArgs,
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Draw the way down from the peak into this folder.
+    #[arg(long, help_heading = "Output", value_name = "DIR")]
+    pub(crate) charts: Option<PathBuf>,
+    /// Charts as PNG too.
+    #[arg(long, help_heading = "Output")]
+    pub(crate) png: bool,
     /// Print JSON.
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,

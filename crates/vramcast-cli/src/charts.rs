@@ -5,6 +5,7 @@ use crate::records::write_file;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use vramcast::accuracy::{Accuracy, Figure, measures};
+use vramcast::advise::{Step, Suggestion};
 use vramcast::bytes::Bytes;
 use vramcast::compare::Entry;
 use vramcast::config::ModelConfig;
@@ -13,7 +14,8 @@ use vramcast::predict::{Prediction, Question, predict};
 use vramcast::timeline::Timeline;
 use vramcast::workload::{Runtime, Workload};
 use vramcast_chart::{
-    Capacity, Component, Components, LiveBytes, Peaks, Scene, Series, Suite, SuitePoint,
+    Capacity, Change, Component, Components, LiveBytes, Peaks, Scene, Series, Suite, SuitePoint,
+    Waterfall,
 };
 
 /// A chart and the name of its file, without an ending.
@@ -42,17 +44,7 @@ pub(crate) fn write(folder: &Path, charts: &[Chart], png: bool) -> Result<Vec<Pa
 
 /// The timeline of one step, with the capacity it must fit.
 pub(crate) fn timeline(prediction: &Prediction, timeline: &Timeline) -> Chart {
-    let capacity = prediction.capacity.map(|bytes| {
-        let card = prediction.gpu.as_deref().and_then(gpu::find);
-        // A capacity that was given stands instead of the card's.
-        let card = card.filter(|card| card.capacity().0 == bytes.0);
-        Capacity {
-            name: card
-                .map_or("the given size", |card| card.product)
-                .to_owned(),
-            bytes,
-        }
-    });
+    let capacity = capacity(prediction);
     let title = title(&prediction.model, &prediction.workload);
     let input = LiveBytes {
         title: &title,
@@ -63,6 +55,43 @@ pub(crate) fn timeline(prediction: &Prediction, timeline: &Timeline) -> Chart {
         name: "timeline".to_owned(),
         scene: vramcast_chart::timeline(&input),
     }
+}
+
+/// The way down from the peak of a job, lever by lever.
+pub(crate) fn waterfall(now: &Prediction, suggestion: &Suggestion) -> Chart {
+    let change = |step: &Step| Change {
+        label: step.lever.clone(),
+        peak: step.peak_nvml,
+    };
+    let changes: Vec<Change> = suggestion.steps.iter().map(change).collect();
+    let capacity = capacity(now);
+    let title = title(&now.model, &now.workload);
+    let input = Waterfall {
+        title: &title,
+        quantity: "peak memory that NVML shows",
+        now: now.peak_nvml,
+        changes: &changes,
+        capacity: capacity.as_ref(),
+    };
+    Chart {
+        name: "waterfall".to_owned(),
+        scene: vramcast_chart::waterfall(&input),
+    }
+}
+
+/// What a job must fit into.
+fn capacity(prediction: &Prediction) -> Option<Capacity> {
+    prediction.capacity.map(|bytes| {
+        let card = prediction.gpu.as_deref().and_then(gpu::find);
+        // A capacity that was given stands instead of the card's.
+        let card = card.filter(|card| card.capacity().0 == bytes.0);
+        Capacity {
+            name: card
+                .map_or("the given size", |card| card.product)
+                .to_owned(),
+            bytes,
+        }
+    })
 }
 
 /// Predicted against measured, for every row of the ledger.

@@ -5,6 +5,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
+use std::ops::RangeBounds;
 use std::time::Duration;
 use vramcast::accuracy::Spread;
 use vramcast::bytes::{Bytes, grouped};
@@ -56,8 +57,12 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// A table without lines: the first `words` columns to the left, numbers to the right.
-pub(crate) fn table(header: &[&str], words: usize, rows: Vec<Vec<String>>) -> String {
+/// A table without lines: the columns in `numbers` to the right, words to the left.
+pub(crate) fn table(
+    header: &[&str],
+    numbers: impl RangeBounds<usize>,
+    rows: Vec<Vec<String>>,
+) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(header.to_vec());
     for row in rows {
@@ -65,7 +70,7 @@ pub(crate) fn table(header: &[&str], words: usize, rows: Vec<Vec<String>>) -> St
     }
     for (i, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
-        if i >= words {
+        if numbers.contains(&i) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
@@ -141,7 +146,7 @@ pub(crate) fn ledger(entries: &[Entry]) -> String {
     } else {
         &["", "bytes", ""]
     };
-    table(header, 1, rows)
+    table(header, 1.., rows)
 }
 
 fn difference(bytes: i128) -> String {

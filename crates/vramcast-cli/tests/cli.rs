@@ -55,6 +55,10 @@ fn a_question_that_makes_no_sense_is_refused_in_one_line() {
             "--attention eager",
         ),
         (
+            "advise bert-base-uncased --runtime candle",
+            "use --runtime torch",
+        ),
+        (
             "predict bert-base-uncased --runtime candle --checkpointing",
             "neither activation checkpointing",
         ),
@@ -606,6 +610,42 @@ fn where_a_run_would_end_is_told_in_the_words_of_pytorch() {
     assert!(stdout.contains(said), "{stdout}");
 }
 
+#[test]
+fn advice_names_the_cheapest_way_to_fit_first_and_how_to_do_it() {
+    let out = TempDir::new().unwrap();
+    let job = "google/bert_uncased_L-4_H-256_A-4 --batch 64 --seq 256 --capacity 1.5GiB";
+    let mut command = vramcast();
+    command.arg("advise").args(job.split(' '));
+    let output = command.arg("--charts").arg(out.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(out.path().join("waterfall.svg").is_file());
+    let text = String::from_utf8(output.stdout).unwrap();
+    insta::assert_snapshot!(text);
+    // A prediction that says no gives the same advice.
+    let mut command = vramcast();
+    command.arg("predict").args(job.split(' '));
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stdout).unwrap();
+    let (first, last) = (text.lines().next(), said.lines().last());
+    let last = last.and_then(|line| line.split("; ").next());
+    assert_eq!(first, last);
+}
+
+#[test]
+fn where_nothing_helps_advice_exits_with_1() {
+    let job = "bert-large-uncased --batch 1 --seq 1 --capacity 100MiB";
+    let mut command = vramcast();
+    command.arg("advise").args(job.split(' '));
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.starts_with("nothing makes it fit into 100 MiB"),
+        "{text}"
+    );
+}
+
 /// The child of a probe of PyTorch is any program that answers as the script does.
 #[cfg(unix)]
 mod probe_of_pytorch {
@@ -645,6 +685,17 @@ mod probe_of_pytorch {
         assert_eq!(record["runtime"], "torch");
         assert_eq!(record["runtime_version"], "2.11.0+cu130");
         assert_eq!(record["steps"][0]["peak_fwd"], 1);
+    }
+
+    #[test]
+    fn a_trace_of_more_passes_than_are_followed_is_not_compared() {
+        let said = r#"{"outcome": "ok", "peak_allocated": 1, "events": [["alloc", 7, 4, 0]]}"#;
+        let (output, _) = probe("--batch 2 --seq 8 --accumulation 5 --trace", said, 0);
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            stdout.contains("not compared: a prediction follows 4 of 5 passes"),
+            "{stdout}"
+        );
     }
 
     #[test]

@@ -30,7 +30,7 @@ fn every_output_shown_is_what_the_command_prints() {
         );
         shown += 1;
     }
-    assert_eq!(shown, 4);
+    assert_eq!(shown, 5);
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! Constraint: no IO, no clock, no environment, no randomness. Same input, same bytes out.
 
 pub mod accuracy;
+pub mod advise;
 pub mod alloc;
 pub mod backend;
 pub mod bytes;

@@ -194,7 +194,7 @@ fn text(accuracy: &Accuracy) -> String {
          verdicts: fits {} ran, {} oom; tight {}; oom {} oom, {} ran\n",
         accuracy.rows.len(),
         accuracy.summary.unpredicted.len(),
-        output::table(&header, 1, rows),
+        output::table(&header, 1.., rows),
         v.fits_ran,
         v.fits_oom,
         v.tight,

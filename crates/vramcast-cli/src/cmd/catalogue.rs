@@ -34,7 +34,11 @@ pub(crate) fn models(as_json: bool) -> Result<Exit> {
                 vec![(*name).to_owned(), (*family).to_owned(), count]
             })
             .collect();
-        output::print(&output::table(&["model", "family", "parameters"], 2, rows))?;
+        output::print(&output::table(
+            &["model", "family", "parameters"],
+            2..,
+            rows,
+        ))?;
     }
     Ok(Exit::Fine)
 }
@@ -72,7 +76,7 @@ pub(crate) fn gpus(as_json: bool) -> Result<Exit> {
             .collect();
         output::print(&output::table(
             &["card", "product", "usable", "nvml", "cc"],
-            2,
+            2..,
             rows,
         ))?;
     }

@@ -1,6 +1,7 @@
 //! One file a command, each a function from its arguments to an exit status.
 
 mod accuracy;
+mod advise;
 mod catalogue;
 mod doctor;
 mod fit;
@@ -17,6 +18,7 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
     match args.command {
         Command::Predict(args) => predict::run(&args),
         Command::Fit(args) => fit::run(&args),
+        Command::Advise(args) => advise::run(&args),
         Command::Probe(args) => probe::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),
         Command::Report(args) => report::run(&args),

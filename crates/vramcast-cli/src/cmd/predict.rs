@@ -1,6 +1,7 @@
 //! `vramcast predict`.
 
 use crate::args::{Predict, Target};
+use crate::cmd::advise;
 use crate::{Exit, charts, model, output};
 use anyhow::{Context, Result};
 use vramcast::bytes::Bytes;
@@ -34,7 +35,11 @@ pub(crate) fn run(args: &Predict) -> Result<Exit> {
     if args.json {
         output::print_json(&prediction)?;
     } else {
-        output::print(&text(&prediction))?;
+        let mut text = text(&prediction);
+        if prediction.verdict == Verdict::Oom && workload.runtime == Runtime::Torch {
+            text += &advise::in_a_line(&question)?;
+        }
+        output::print(&text)?;
     }
     Ok(status(prediction.verdict))
 }
