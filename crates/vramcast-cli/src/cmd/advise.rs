@@ -92,19 +92,21 @@ fn headline(question: &Question<'_>, advice: &Advice) -> String {
     match (advice.now.verdict, best(advice)) {
         (Verdict::Fits, _) => format!("it fits into {into} as it is"),
         (Verdict::Unknown, Some(best)) => format!(
-            "{} takes it from {} to {} by NVML",
+            "with {} it takes {} by NVML instead of {}",
             names(best),
-            advice.now.peak_nvml,
-            best.prediction.peak_nvml
+            best.prediction.peak_nvml,
+            advice.now.peak_nvml
         ),
         (Verdict::Unknown, None) => "nothing would save memory".to_owned(),
         (verdict, best) => {
-            let what = best.map_or_else(|| "nothing".to_owned(), names);
             let sure = match verdict {
-                Verdict::Tight => "sure to ",
+                Verdict::Tight => " for certain",
                 _ => "",
             };
-            format!("{what} makes it {sure}fit into {into}")
+            match best {
+                Some(best) => format!("with {} it fits into {into}{sure}", names(best)),
+                None => format!("nothing makes it fit into {into}{sure}"),
+            }
         }
     }
 }
