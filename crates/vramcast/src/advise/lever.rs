@@ -1,0 +1,192 @@
+//! The levers: what each changes in a job, what it costs, and how to pull it.
+
+use crate::workload::{Attention, Loop, Mode, Optimizer, Precision, Workload};
+use serde::Serialize;
+
+/// What a lever costs, from the least to the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cost {
+    /// The same results.
+    Nothing,
+    /// Results that are rounded more.
+    Rounding,
+    /// More computation, or a card that is less busy.
+    Time,
+    /// Another way of training.
+    Method,
+    /// Texts that are cut.
+    Data,
+}
+
+impl Cost {
+    pub(super) const COUNT: usize = Self::Data as usize + 1;
+
+    /// Whether the model that comes out is another than rounding explains.
+    pub fn changes_training(self) -> bool {
+        self >= Self::Method
+    }
+}
+
+/// Something that can be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lever {
+    /// A fused kernel instead of scores that exist as a tensor.
+    FusedAttention,
+    /// Segments that grow instead of new ones.
+    ExpandableSegments,
+    /// The forward pass under autocast to this.
+    Autocast(Precision),
+    /// Weights in this.
+    HalfWeights(Precision),
+    /// Layers are recomputed in the backward pass.
+    Checkpointing,
+    /// A batch in this many passes.
+    Split(u32),
+    /// An optimizer with less state.
+    Optimizer(Optimizer),
+    /// Sequences of this length.
+    Shorter(u64),
+}
+
+impl Lever {
+    /// Its name in a table.
+    pub fn name(self) -> String {
+        match self {
+            Self::FusedAttention => "sdpa attention".to_owned(),
+            Self::ExpandableSegments => "expandable segments".to_owned(),
+            Self::Autocast(precision) | Self::HalfWeights(precision) => precision.to_string(),
+            Self::Checkpointing => "checkpointing".to_owned(),
+            Self::Split(passes) => format!("{passes} passes"),
+            Self::Optimizer(optimizer) => optimizer.to_string(),
+            Self::Shorter(seq) => format!("sequence {seq}"),
+        }
+    }
+
+    /// The workload with it pulled.
+    pub(super) fn pull(self, workload: &Workload) -> Workload {
+        let mut pulled = workload.clone();
+        match self {
+            Self::FusedAttention => pulled.attention = Attention::Sdpa,
+            Self::ExpandableSegments => {
+                if !pulled.allocator_conf.is_empty() {
+                    pulled.allocator_conf.push(',');
+                }
+                pulled.allocator_conf += EXPANDABLE;
+            }
+            Self::Autocast(precision) | Self::HalfWeights(precision) => {
+                pulled.precision = precision;
+            }
+            Self::Checkpointing => pulled.checkpointing = true,
+            Self::Split(passes) => {
+                pulled.batch /= u64::from(passes);
+                // Inference has no step to gather passes for.
+                if pulled.mode == Mode::Train {
+                    pulled.accumulation = pulled.accumulation.saturating_mul(passes);
+                }
+            }
+            Self::Optimizer(optimizer) => pulled.optimizer = optimizer,
+            Self::Shorter(seq) => pulled.seq = seq,
+        }
+        pulled
+    }
+
+    /// What it costs.
+    pub fn cost(self, mode: Mode) -> Cost {
+        match self {
+            Self::FusedAttention | Self::ExpandableSegments => Cost::Nothing,
+            Self::Autocast(_) => Cost::Rounding,
+            Self::HalfWeights(_) if mode == Mode::Infer => Cost::Rounding,
+            Self::Checkpointing | Self::Split(_) => Cost::Time,
+            Self::HalfWeights(_) | Self::Optimizer(_) => Cost::Method,
+            Self::Shorter(_) => Cost::Data,
+        }
+    }
+
+    /// What it costs, in words, and who found it.
+    pub fn caveat(self, mode: Mode) -> &'static str {
+        match self {
+            Self::FusedAttention => "none: the same attention, in one kernel (Dao et al. 2022)",
+            Self::ExpandableSegments => "none on results; PyTorch calls it experimental",
+            Self::Autocast(Precision::AmpFp16) => {
+                "activations keep 11 bits, and steps that overflow are skipped (Micikevicius et al. 2018)"
+            }
+            Self::Autocast(_) => "activations keep 8 bits (Kalamkar et al. 2019)",
+            Self::HalfWeights(_) if mode == Mode::Infer => {
+                "results are rounded more: compare them on your data"
+            }
+            Self::HalfWeights(_) => {
+                "small updates of weights are rounded away (Zamirai et al. 2020)"
+            }
+            Self::Checkpointing => {
+                "one more forward pass: about a third more computation (Chen et al. 2016)"
+            }
+            Self::Split(_) if mode == Mode::Infer => "smaller batches keep the card less busy",
+            Self::Split(_) => {
+                "the same step where losses are means over equal parts; smaller passes keep the card less busy"
+            }
+            Self::Optimizer(Optimizer::Adafactor) => {
+                "another optimizer: factored second moments, no first (Shazeer and Stern 2018); choose the learning rate anew"
+            }
+            Self::Optimizer(_) => {
+                "another optimizer: on transformers mostly worse than Adam (Zhang et al. 2020); choose the learning rate anew"
+            }
+            Self::Shorter(_) => "what is longer is cut",
+        }
+    }
+
+    /// The change to make, in PyTorch and transformers, to a job that is then `after`.
+    pub fn change(self, after: &Workload) -> String {
+        let trainer = after.training_loop == Loop::Trainer;
+        match self {
+            Self::FusedAttention => {
+                "from_pretrained(..., attn_implementation=\"sdpa\")".to_owned()
+            }
+            Self::ExpandableSegments => {
+                format!("PYTORCH_CUDA_ALLOC_CONF={}", after.allocator_conf)
+            }
+            Self::Autocast(Precision::AmpFp16) if trainer => {
+                "TrainingArguments(fp16=True)".to_owned()
+            }
+            Self::Autocast(_) if trainer => "TrainingArguments(bf16=True)".to_owned(),
+            Self::Autocast(Precision::AmpFp16) => {
+                "with torch.autocast(\"cuda\", dtype=torch.float16): around the forward pass, torch.amp.GradScaler() around backward and step".to_owned()
+            }
+            Self::Autocast(_) => {
+                "with torch.autocast(\"cuda\", dtype=torch.bfloat16): around the forward pass"
+                    .to_owned()
+            }
+            Self::HalfWeights(Precision::Fp16) => {
+                "from_pretrained(..., dtype=torch.float16), without autocast".to_owned()
+            }
+            Self::HalfWeights(_) => {
+                "from_pretrained(..., dtype=torch.bfloat16), without autocast".to_owned()
+            }
+            Self::Checkpointing if trainer => {
+                "TrainingArguments(gradient_checkpointing=True)".to_owned()
+            }
+            Self::Checkpointing => "model.gradient_checkpointing_enable()".to_owned(),
+            Self::Split(_) if after.mode == Mode::Infer => format!("batches of {}", after.batch),
+            Self::Split(_) if trainer => format!(
+                "TrainingArguments(per_device_train_batch_size={}, gradient_accumulation_steps={})",
+                after.batch, after.accumulation
+            ),
+            Self::Split(_) => format!(
+                "batches of {0}; (loss / {1}).backward(), and optimizer.step() after every {1}",
+                after.batch, after.accumulation
+            ),
+            Self::Optimizer(optimizer) => match (optimizer, trainer) {
+                (Optimizer::Adafactor, _) => {
+                    "torch.optim.Adafactor(model.parameters(), lr=...)".to_owned()
+                }
+                (_, true) => "TrainingArguments(optim=\"sgd\")".to_owned(),
+                (_, false) => "torch.optim.SGD(model.parameters(), lr=...)".to_owned(),
+            },
+            Self::Shorter(seq) => {
+                format!("tokenizer(..., truncation=True, max_length={seq})")
+            }
+        }
+    }
+}
+
+const EXPANDABLE: &str = "expandable_segments:True";
