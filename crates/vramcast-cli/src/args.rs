@@ -1,12 +1,16 @@
 //! What the user typed. Words are those of the records; the doc comments are the help texts.
 
+use crate::model;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use std::path::PathBuf;
 use std::str::FromStr;
 use strum::VariantNames;
 use vramcast::bytes::Bytes;
+use vramcast::config::ModelConfig;
 use vramcast::fit::Axis;
+use vramcast::gpu::Gpu;
+use vramcast::predict::Question;
 use vramcast::shadow::torch::{BUILDS, Build};
 use vramcast::workload::{
     Attention, Code, Loop, Mode, Optimizer, Placement, Precision, Runtime, Task, Workload,
@@ -289,6 +293,35 @@ pub(crate) struct Target {
     /// Which PyTorch: 2.11, 2.10, 2.9, or a build such as 2.10.0+cu130.
     #[arg(long, value_name = "VERSION", default_value = "2.11", value_parser = build)]
     pub(crate) torch: &'static Build,
+}
+
+impl Target {
+    /// What is asked of a job.
+    ///
+    /// # Errors
+    /// A card that is not known.
+    pub(crate) fn question<'a>(
+        &self,
+        model: &'a str,
+        config: &'a ModelConfig,
+        workload: &'a Workload,
+    ) -> anyhow::Result<Question<'a>> {
+        Ok(Question {
+            gpu: self.card()?,
+            capacity: self.capacity,
+            allocator_limit: self.allocator_limit,
+            build: self.torch,
+            ..Question::new(model, config, workload)
+        })
+    }
+
+    /// The card that was named.
+    ///
+    /// # Errors
+    /// A card that is not known.
+    pub(crate) fn card(&self) -> anyhow::Result<Option<&'static Gpu>> {
+        self.gpu.as_deref().map(model::card).transpose()
+    }
 }
 
 fn build(version: &str) -> Result<&'static Build, String> {

@@ -1,7 +1,7 @@
 //! `vramcast advise`.
 
 use crate::args;
-use crate::cmd::predict::{card, status, target};
+use crate::cmd::predict::{status, target};
 use crate::{Exit, charts, model, output};
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -26,13 +26,7 @@ const SHOWN: usize = 12;
 pub(crate) fn run(args: &args::Advise) -> Result<Exit> {
     let config = model::model(&args.model)?;
     let workload = args.workload.workload(Runtime::Torch);
-    let question = Question {
-        gpu: card(&args.target)?,
-        capacity: args.target.capacity,
-        allocator_limit: args.target.allocator_limit,
-        build: args.target.torch,
-        ..Question::new(&args.model, &config, &workload)
-    };
+    let question = args.target.question(&args.model, &config, &workload)?;
     let progress = output::spinner("pulling levers".to_owned());
     let advice = advise(&question).with_context(|| quoted(&args.model));
     progress.finish_and_clear();

@@ -1,7 +1,7 @@
 //! `vramcast fit`.
 
 use crate::args;
-use crate::cmd::predict::{card, target};
+use crate::cmd::predict::target;
 use crate::{Exit, model, output};
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -24,13 +24,7 @@ struct Answer<'a> {
 pub(crate) fn run(args: &args::Fit) -> Result<Exit> {
     let config = model::model(&args.model)?;
     let workload = args.workload.workload(Runtime::Torch);
-    let question = Question {
-        gpu: card(&args.target)?,
-        capacity: args.target.capacity,
-        allocator_limit: args.target.allocator_limit,
-        build: args.target.torch,
-        ..Question::new(&args.model, &config, &workload)
-    };
+    let question = args.target.question(&args.model, &config, &workload)?;
     let progress = output::spinner(format!("searching the largest {}", args.axis));
     let found = fit(&question, args.axis).with_context(|| quoted(&args.model));
     progress.finish_and_clear();

@@ -1,26 +1,19 @@
 //! `vramcast predict`.
 
-use crate::args::{Predict, Target};
+use crate::args::Predict;
 use crate::cmd::advise;
 use crate::{Exit, charts, model, output};
 use anyhow::{Context, Result};
 use vramcast::bytes::Bytes;
 use vramcast::compare::ledger;
 use vramcast::config::quoted;
-use vramcast::gpu::Gpu;
 use vramcast::predict::{PhasePrediction, Prediction, Question, Verdict, predict_with_timeline};
 use vramcast::workload::Runtime;
 
 pub(crate) fn run(args: &Predict) -> Result<Exit> {
     let config = model::model(&args.model)?;
     let workload = args.workload.workload(Runtime::Torch);
-    let question = Question {
-        gpu: card(&args.target)?,
-        capacity: args.target.capacity,
-        allocator_limit: args.target.allocator_limit,
-        build: args.target.torch,
-        ..Question::new(&args.model, &config, &workload)
-    };
+    let question = args.target.question(&args.model, &config, &workload)?;
     let (prediction, timeline) =
         predict_with_timeline(&question).with_context(|| quoted(&args.model))?;
     if let Some(folder) = &args.charts {
@@ -56,10 +49,6 @@ pub(crate) fn target(question: &Question<'_>) -> String {
         words.push(format!("an allocator limited to {limit}"));
     }
     words.join(" and ")
-}
-
-pub(crate) fn card(target: &Target) -> Result<Option<&'static Gpu>> {
-    target.gpu.as_deref().map(model::card).transpose()
 }
 
 /// The exit status that a verdict means. `tight` and `unknown` say nothing against running it.

@@ -2,7 +2,6 @@
 
 use crate::args::{Device, Probe};
 use crate::child::{self, Ended};
-use crate::cmd::predict::card;
 use crate::suite::Entry;
 use crate::{Exit, charts, model, nvml, output, records, suite};
 use anyhow::{Context, Result, bail};
@@ -42,7 +41,7 @@ struct Plan {
 }
 
 pub(crate) fn run(args: &Probe) -> Result<Exit> {
-    let asked = card(&args.target)?;
+    let asked = args.target.card()?;
     match &args.suite {
         Some(file) => {
             let entries = suite::read(file)?;
@@ -92,10 +91,9 @@ fn plan(args: &Probe, place: Place, entry: Entry) -> Result<Plan> {
             Flavour::Cpu
         },
         gpu: place.known,
-        capacity: args.target.capacity,
-        allocator_limit: args.target.allocator_limit,
-        build: args.target.torch,
-        ..Question::new(&entry.model, &config, &entry.workload)
+        ..args
+            .target
+            .question(&entry.model, &config, &entry.workload)?
     });
     let (prediction, timeline) = answer.with_context(|| quoted(&entry.model))?;
     Ok(Plan {

@@ -101,9 +101,7 @@ impl Device {
             weights = self.dropout(&weights);
         }
         let product = self.matmul(&weights, &heads.value);
-        let context = self.contiguous(&self.transpose(&product, 1, 2));
-        drop(product);
-        let context = self.merge_heads(&context);
+        let context = self.merge_heads(product);
         drop(turned);
         drop((heads.query, heads.key, heads.value));
         Attended {
@@ -155,9 +153,7 @@ impl Device {
             all.flatten().collect()
         };
         let out = self.record(out, kind, &[query, key, value], saved);
-        let context = self.contiguous(&self.transpose(&out, 1, 2));
-        drop(out);
-        let context = self.merge_heads(&context);
+        let context = self.merge_heads(out);
         drop((heads.query, heads.key, heads.value));
         Attended {
             context,
@@ -197,9 +193,7 @@ impl Device {
         drop((value, key, query));
         drop(returned);
         drop(bias);
-        let context = self.contiguous(&self.transpose(&out, 1, 2));
-        drop(out);
-        let context = self.merge_heads(&context);
+        let context = self.merge_heads(out);
         drop((heads.query, heads.key, heads.value));
         Attended {
             context,
@@ -283,10 +277,13 @@ impl Device {
         (out, Kind::CudnnAttention, rest)
     }
 
-    fn merge_heads(&self, x: &Tensor) -> Tensor {
-        let [batch, seq, heads, width] = x.dims()[..] else {
+    /// `[B, heads, S, D]`: `[B, S, heads * D]`, in that order in memory.
+    fn merge_heads(&self, x: Tensor) -> Tensor {
+        let [batch, heads, seq, width] = x.dims()[..] else {
             unreachable!("split heads have four dimensions")
         };
-        self.reshape(x, &[batch, seq, heads * width])
+        let turned = self.contiguous(&self.transpose(&x, 1, 2));
+        drop(x);
+        self.reshape(&turned, &[batch, seq, heads * width])
     }
 }

@@ -9,8 +9,16 @@ pub(super) struct Scaler {
     state: Option<[Tensor; 2]>,
 }
 
+/// The loss that a backward pass begins with.
+pub(super) fn scaled(device: &Device, scaler: &mut Option<Scaler>, loss: &Tensor) -> Tensor {
+    match scaler {
+        Some(scaler) => scaler.scale(device, loss),
+        None => loss.clone(),
+    }
+}
+
 impl Scaler {
-    pub(super) fn scale(&mut self, device: &Device, loss: &Tensor) -> Tensor {
+    fn scale(&mut self, device: &Device, loss: &Tensor) -> Tensor {
         let scalar = || device.tensor(&[], DType::F32, "grad scaler");
         self.state.get_or_insert_with(|| [scalar(), scalar()]);
         device.scale(loss)

@@ -4,6 +4,7 @@
 
 use super::clipping::clip_grad_norm;
 use super::optimizer;
+use super::scaler;
 use super::tensor::Tensor;
 use super::{Made, Shadow, autocast};
 use crate::dtype::DType;
@@ -45,10 +46,7 @@ impl Shadow {
                 let next = self.compute_loss(model, batch)?;
                 // Divided by the passes of a step, even if there is one.
                 let share = device.scale(&next);
-                let scaled = match &mut scaler {
-                    Some(scaler) => scaler.scale(device, &share),
-                    None => share.clone(),
-                };
+                let scaled = scaler::scaled(device, &mut scaler, &share);
                 tape.begin(Phase::Backward);
                 device.backward(&scaled);
                 drop((scaled, share));

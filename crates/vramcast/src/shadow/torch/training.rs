@@ -2,7 +2,7 @@
 
 use super::autograd::Edge;
 use super::optimizer;
-use super::scaler::Scaler;
+use super::scaler::{self, Scaler};
 use super::tensor::Tensor;
 use super::{Made, Shadow, autocast};
 use crate::models::{self, Model};
@@ -31,10 +31,7 @@ impl Shadow {
                 let next = self.forward(model, &inputs)?;
                 drop(loss.replace(next.clone()));
                 device.end_autocast();
-                let scaled = match &mut scaler {
-                    Some(scaler) => scaler.scale(device, &next),
-                    None => next.clone(),
-                };
+                let scaled = scaler::scaled(device, &mut scaler, &next);
                 drop(next);
                 tape.begin(Phase::Backward);
                 device.backward(&scaled);
