@@ -4,7 +4,8 @@
 //! Source of the structure: `modeling_bert.py` of transformers 5. The decoder of the masked
 //! language model is the word embedding table itself, as there.
 
-use super::encoder::{self, Layers, pool};
+use super::encoder::{self, pool};
+use super::layer::Layers;
 use super::masked_lm::{self, MaskedLm};
 use super::parameters::Maker;
 use super::{Frame, Inputs, Output, part};

@@ -5,20 +5,20 @@
 //! types, a pooler, and dropout after attention; queries, keys and values are locals of the frame
 //! that holds attention's output layer, too.
 
+use super::layer::{self, Layer, Layers};
 use super::masked_lm::{self, MaskedLm};
 use super::parameters::Maker;
 use super::{AttendedLayer, Inputs, Output, numbered, part};
 use crate::backend::{Activation, Attended, Backend, BiasOf, Heads, LayerNorm, Linear};
 use crate::config::distilbert::Config;
 use crate::workload::Task;
-use std::rc::Rc;
 
 /// A built DistilBERT.
 #[derive(Debug)]
 pub struct DistilBert<T> {
     config: Config,
     embeddings: Embeddings<T>,
-    layers: Vec<Rc<Layer<T>>>,
+    layers: Layers<T>,
     head: Head<T>,
 }
 
@@ -31,18 +31,6 @@ struct Embeddings<T> {
 }
 
 #[derive(Debug)]
-struct Layer<T> {
-    query: Linear<T>,
-    key: Linear<T>,
-    value: Linear<T>,
-    attention_output: Linear<T>,
-    attention_norm: LayerNorm<T>,
-    intermediate: Linear<T>,
-    output: Linear<T>,
-    output_norm: LayerNorm<T>,
-}
-
-#[derive(Debug)]
 enum Head<T> {
     None,
     Classifier {
@@ -52,8 +40,18 @@ enum Head<T> {
     MaskedLm(MaskedLm<T>),
 }
 
-/// What the model calls a layer.
-const LAYER: &str = "transformer.layer";
+/// What the model calls its layers and their parts.
+const NAMES: layer::Names = layer::Names {
+    layer: "transformer.layer",
+    query: "attention.q_lin",
+    key: "attention.k_lin",
+    value: "attention.v_lin",
+    attention_output: "attention.out_lin",
+    attention_norm: "sa_layer_norm",
+    intermediate: "ffn.lin1",
+    output: "ffn.lin2",
+    output_norm: "output_layer_norm",
+};
 
 /// Makes the parameters in the order of the constructors, weight before bias.
 ///
@@ -80,12 +78,7 @@ pub fn build<B: Backend>(
     let embeddings = backend.within(part("embeddings"), || {
         embeddings(&make, config, &format!("{encoder}embeddings"))
     })?;
-    let layers = (0..config.n_layers).map(|i| {
-        backend.within(numbered(LAYER, i as usize), || {
-            layer(&make, config, &format!("{encoder}{LAYER}.{i}")).map(Rc::new)
-        })
-    });
-    let layers = layers.collect::<Result<_, _>>()?;
+    let layers = layer::build(&make, &NAMES, encoder, config.n_layers, config.hidden_dim)?;
     backend.encoder_built(embeddings.positions.as_ref())?;
     let head = match task {
         Task::Base => Head::None,
@@ -123,24 +116,6 @@ fn embeddings<B: Backend>(
         position: make.table(&format!("{name}.position_embeddings"), positions)?,
         norm: make.norm(&format!("{name}.LayerNorm"))?,
         positions: make.backend.ids_buffer("position_ids", positions)?,
-    })
-}
-
-fn layer<B: Backend>(
-    make: &Maker<'_, B>,
-    config: &Config,
-    name: &str,
-) -> Result<Layer<B::Tensor>, B::Error> {
-    let (dim, inner) = (config.dim, config.hidden_dim);
-    Ok(Layer {
-        query: make.linear(&format!("{name}.attention.q_lin"), dim, dim)?,
-        key: make.linear(&format!("{name}.attention.k_lin"), dim, dim)?,
-        value: make.linear(&format!("{name}.attention.v_lin"), dim, dim)?,
-        attention_output: make.linear(&format!("{name}.attention.out_lin"), dim, dim)?,
-        attention_norm: make.norm(&format!("{name}.sa_layer_norm"))?,
-        intermediate: make.linear(&format!("{name}.ffn.lin1"), dim, inner)?,
-        output: make.linear(&format!("{name}.ffn.lin2"), inner, dim)?,
-        output_norm: make.norm(&format!("{name}.output_layer_norm"))?,
     })
 }
 
@@ -193,7 +168,7 @@ pub fn encode<B: Backend>(
     let frame = (backend.held(&mask), backend.held(&hidden));
     for (i, layer) in model.layers.iter().enumerate() {
         let (config, layer, mask) = (model.config.clone(), layer.clone(), mask.clone());
-        hidden = backend.within(numbered(LAYER, i), || {
+        hidden = backend.within(numbered(NAMES.layer, i), || {
             backend.layer(&hidden, move |backend, hidden| {
                 block(backend, &config, &layer, hidden, &mask)
             })

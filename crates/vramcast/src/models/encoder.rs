@@ -1,29 +1,24 @@
 //! The layers of BERT, which RoBERTa took over.
 
+use super::layer::{self, Layer, Layers};
 use super::parameters::Maker;
 use super::{AttendedLayer, Frame, numbered, part};
-use crate::backend::{Activation, Attended, Backend, Heads, LayerNorm, Linear};
+use crate::backend::{Activation, Attended, Backend, Heads, Linear};
 use crate::config::bert::Config;
 use std::rc::Rc;
 
-/// A layer.
-#[derive(Debug)]
-pub(super) struct Layer<T> {
-    query: Linear<T>,
-    key: Linear<T>,
-    value: Linear<T>,
-    attention_output: Linear<T>,
-    attention_norm: LayerNorm<T>,
-    intermediate: Linear<T>,
-    output: Linear<T>,
-    output_norm: LayerNorm<T>,
-}
-
-/// All of them, each shared with the backward pass, which may run it again.
-pub(super) type Layers<T> = Vec<Rc<Layer<T>>>;
-
-/// What the encoder calls a layer.
-const LAYER: &str = "encoder.layer";
+/// What BERT calls its layers and their parts.
+const NAMES: layer::Names = layer::Names {
+    layer: "encoder.layer",
+    query: "attention.self.query",
+    key: "attention.self.key",
+    value: "attention.self.value",
+    attention_output: "attention.output.dense",
+    attention_norm: "attention.output.LayerNorm",
+    intermediate: "intermediate.dense",
+    output: "output.dense",
+    output_norm: "output.LayerNorm",
+};
 
 /// The layers of the encoder of that name.
 pub(super) fn build<B: Backend>(
@@ -31,30 +26,8 @@ pub(super) fn build<B: Backend>(
     config: &Config,
     encoder: &str,
 ) -> Result<Layers<B::Tensor>, B::Error> {
-    let layers = (0..config.num_hidden_layers).map(|i| {
-        make.backend.within(numbered(LAYER, i as usize), || {
-            layer(make, config, &format!("{encoder}{LAYER}.{i}")).map(Rc::new)
-        })
-    });
-    layers.collect()
-}
-
-fn layer<B: Backend>(
-    make: &Maker<'_, B>,
-    config: &Config,
-    name: &str,
-) -> Result<Layer<B::Tensor>, B::Error> {
-    let (h, i) = (config.hidden_size, config.intermediate_size);
-    Ok(Layer {
-        query: make.linear(&format!("{name}.attention.self.query"), h, h)?,
-        key: make.linear(&format!("{name}.attention.self.key"), h, h)?,
-        value: make.linear(&format!("{name}.attention.self.value"), h, h)?,
-        attention_output: make.linear(&format!("{name}.attention.output.dense"), h, h)?,
-        attention_norm: make.norm(&format!("{name}.attention.output.LayerNorm"))?,
-        intermediate: make.linear(&format!("{name}.intermediate.dense"), h, i)?,
-        output: make.linear(&format!("{name}.output.dense"), i, h)?,
-        output_norm: make.norm(&format!("{name}.output.LayerNorm"))?,
-    })
+    let count = config.num_hidden_layers;
+    layer::build(make, &NAMES, encoder, count, config.intermediate_size)
 }
 
 /// The last layer's output, `[B, S, H]`, from that of the embeddings, and what the model's frame
@@ -73,7 +46,7 @@ pub(super) fn encode<B: Backend>(
     let frame = (backend.held(&mask), backend.held(&hidden));
     for (i, layer) in layers.iter().enumerate() {
         let (config, layer, mask) = (config.clone(), layer.clone(), mask.clone());
-        hidden = backend.within(numbered(LAYER, i), || {
+        hidden = backend.within(numbered(NAMES.layer, i), || {
             backend.layer(&hidden, move |backend, hidden| {
                 let (attended, weights) = attend(backend, &config, &layer, hidden, &mask)?;
                 let held = backend.held(&attended);

@@ -6,6 +6,7 @@
 pub mod bert;
 pub mod distilbert;
 mod encoder;
+mod layer;
 mod masked_lm;
 mod parameters;
 pub mod roberta;

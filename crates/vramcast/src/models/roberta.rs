@@ -4,7 +4,8 @@
 //! Source of the structure: `modeling_roberta.py` of transformers 5. The layers are BERT's; what
 //! differs is that positions are counted without padding, and that the classifier has no pooler.
 
-use super::encoder::{self, Layers, pool};
+use super::encoder::{self, pool};
+use super::layer::Layers;
 use super::masked_lm::{self, MaskedLm};
 use super::parameters::Maker;
 use super::{Frame, Inputs, Output, part};
