@@ -7,7 +7,8 @@
 
 mod lever;
 
-pub use lever::{Cost, Lever};
+pub use lever::Cost;
+use lever::Lever;
 
 use crate::bytes::Bytes;
 use crate::predict::{PredictError, Prediction, Question, Verdict, predict};
@@ -233,6 +234,16 @@ fn pull(levers: &[Lever], workload: &Workload) -> Workload {
         .fold(start, |workload, lever| lever.pull(&workload))
 }
 
+/// What is said of a changed job; `None` where PyTorch or the shadow refuses it.
+fn ask(question: &Question<'_>, workload: &Workload, range: bool) -> Option<Prediction> {
+    let changed = Question {
+        workload,
+        range,
+        ..*question
+    };
+    predict(&changed).ok()
+}
+
 /// A combination with the batch in one pass and in more, and how many jobs were predicted. What must
 /// fit comes with every number of passes from the fewest that run as expected, none if none does;
 /// anything else whole and in single sequences. What PyTorch or the shadow refuses is left out.
@@ -245,15 +256,8 @@ fn split(question: &Question<'_>, levers: &[Lever], must_fit: bool) -> (Vec<Trie
     };
     let mut at = |passes: u32| {
         tried += 1;
-        let levers = with(passes);
-        let workload = pull(&levers, question.workload);
-        let prediction = predict(&Question {
-            workload: &workload,
-            range: false,
-            ..*question
-        });
-        let peak = |p: Prediction| (p.runs() || !must_fit).then_some(p.peak_nvml);
-        prediction.ok().and_then(peak)
+        let expected = ask(question, &pull(&with(passes), question.workload), false)?;
+        (expected.runs() || !must_fit).then_some(expected.peak_nvml)
     };
     let found = if must_fit {
         // Fewer passes take more.
@@ -322,23 +326,14 @@ fn suggest(question: &Question<'_>, levers: &[Lever]) -> Option<Suggestion> {
     let mut ordered = levers.to_vec();
     ordered.sort_by_key(|lever| lever.cost(mode));
     let workload = pull(&ordered, question.workload);
-    let prediction = predict(&Question {
-        workload: &workload,
-        ..*question
-    })
-    .ok()?;
+    let prediction = ask(question, &workload, true)?;
     let step = |i: usize| {
         let lever = ordered[i];
         let so_far = pull(&ordered[..=i], question.workload);
         let peak_nvml = if i + 1 == ordered.len() {
             prediction.peak_nvml
         } else {
-            let so_far = Question {
-                workload: &so_far,
-                range: false,
-                ..*question
-            };
-            predict(&so_far).ok()?.peak_nvml
+            ask(question, &so_far, false)?.peak_nvml
         };
         Some(Step {
             lever: lever.name(),

@@ -115,28 +115,25 @@ fn text(question: &Question<'_>, advice: &Advice) -> String {
         now.workload.describe(),
         output::headline(now)
     );
+    let row = |s: &Suggestion| {
+        vec![
+            format!("  {}", names(s)),
+            s.prediction.peak_nvml.to_string(),
+            saved(now, &s.prediction),
+        ]
+    };
     if !advice.levers.is_empty() {
         let row = |s: &Suggestion| {
-            vec![
-                format!("  {}", names(s)),
-                s.prediction.peak_nvml.to_string(),
-                saved(now, &s.prediction),
-                word(&s.prediction).to_owned(),
-                s.steps.iter().map(|step| step.caveat).collect(),
-            ]
+            let mut cells = row(s);
+            cells.push(word(&s.prediction).to_owned());
+            cells.push(s.steps.iter().map(|step| step.caveat).collect());
+            cells
         };
         let rows = advice.levers.iter().map(row).collect();
         let header = ["each alone", "NVML", "saves", "", "what it costs"];
         text += &format!("\n{}\n", output::table(&header, 1..3, rows));
     }
     if !advice.combinations.is_empty() {
-        let row = |s: &Suggestion| {
-            vec![
-                format!("  {}", names(s)),
-                s.prediction.peak_nvml.to_string(),
-                saved(now, &s.prediction),
-            ]
-        };
         let shown = &advice.combinations[..advice.combinations.len().min(SHOWN)];
         let rows = shown.iter().map(row).collect();
         let title = match now.verdict {

@@ -30,7 +30,7 @@ impl Cost {
 
 /// Something that can be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lever {
+pub(super) enum Lever {
     /// A fused kernel instead of scores that exist as a tensor.
     FusedAttention,
     /// Segments that grow instead of new ones.
@@ -51,7 +51,7 @@ pub enum Lever {
 
 impl Lever {
     /// Its name in a table.
-    pub fn name(self) -> String {
+    pub(super) fn name(self) -> String {
         match self {
             Self::FusedAttention => "sdpa attention".to_owned(),
             Self::ExpandableSegments => "expandable segments".to_owned(),
@@ -92,7 +92,7 @@ impl Lever {
     }
 
     /// What it costs.
-    pub fn cost(self, mode: Mode) -> Cost {
+    pub(super) fn cost(self, mode: Mode) -> Cost {
         match self {
             Self::FusedAttention | Self::ExpandableSegments => Cost::Nothing,
             Self::Autocast(_) => Cost::Rounding,
@@ -104,7 +104,7 @@ impl Lever {
     }
 
     /// What it costs, in words, and who found it.
-    pub fn caveat(self, mode: Mode) -> &'static str {
+    pub(super) fn caveat(self, mode: Mode) -> &'static str {
         match self {
             Self::FusedAttention => "none: the same attention, in one kernel (Dao et al. 2022)",
             Self::ExpandableSegments => "none on results; PyTorch calls it experimental",
@@ -136,7 +136,7 @@ impl Lever {
     }
 
     /// The change to make, in PyTorch and transformers, to a job that is then `after`.
-    pub fn change(self, after: &Workload) -> String {
+    pub(super) fn change(self, after: &Workload) -> String {
         let trainer = after.training_loop == Loop::Trainer;
         match self {
             Self::FusedAttention => {
