@@ -2,8 +2,9 @@
 //! all combinations of its lists.
 
 use anyhow::{Context, Result, anyhow, bail};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de};
 use std::path::Path;
+use vramcast::bytes::Bytes;
 use vramcast::workload::{
     Attention, Code, Loop, Mode, Optimizer, Placement, Precision, Runtime, Task, Workload,
 };
@@ -13,6 +14,8 @@ use vramcast::workload::{
 pub(crate) struct Entry {
     pub(crate) model: String,
     pub(crate) workload: Workload,
+    /// What PyTorch's allocator may reserve.
+    pub(crate) allocator_limit: Option<Bytes>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -57,7 +60,18 @@ struct Table {
     #[serde(default)]
     lora_rank: OneOrMany<u64>,
     #[serde(default)]
+    compile: OneOrMany<bool>,
+    #[serde(default)]
     allocator_conf: OneOrMany<String>,
+    /// The same for the whole table.
+    #[serde(default, deserialize_with = "size")]
+    allocator_limit: Option<Bytes>,
+}
+
+/// A size as people write it.
+fn size<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Bytes>, D::Error> {
+    let text = String::deserialize(text)?;
+    Bytes::parse(&text).map(Some).map_err(de::Error::custom)
 }
 
 fn candle() -> Runtime {
@@ -124,6 +138,7 @@ fn expand(table: &Table) -> Vec<Entry> {
     let models = table.model.all().iter().map(|model| Entry {
         model: model.clone(),
         workload: Workload::new(table.runtime, Task::default(), Mode::default(), 1, 1),
+        allocator_limit: table.allocator_limit,
     });
     let mut entries: Vec<Entry> = models.collect();
     vary(&mut entries, &table.task, |w, &task| w.task = task);
@@ -154,6 +169,7 @@ fn expand(table: &Table) -> Vec<Entry> {
     vary(&mut entries, &table.lora_rank, |w, &rank| {
         w.lora_rank = rank
     });
+    vary(&mut entries, &table.compile, |w, &on| w.compile = on);
     vary(&mut entries, &table.allocator_conf, |w, conf| {
         w.allocator_conf.clone_from(conf);
     });

@@ -342,6 +342,11 @@ fn a_suite_that_cannot_be_read_is_refused_with_the_place() {
              mode = \"infer\"\nbatch = 1\nseq = 5",
             "suite.toml: `nope` is not a known model",
         ),
+        (
+            "[[workload]]\nmodel = \"bert-base-uncased\"\ntask = \"base\"\nmode = \"infer\"\n\
+             batch = 1\nseq = 5\nallocator_limit = \"16 GB\"",
+            "suite.toml:7: `16 GB`",
+        ),
     ] {
         let (_folder, suite) = file("suite.toml", text);
         check_refused(&["probe", "--suite", suite.to_str().unwrap()], part);

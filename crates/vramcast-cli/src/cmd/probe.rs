@@ -75,7 +75,12 @@ pub(crate) fn run(args: &Probe) -> Result<Exit> {
             };
             let workload = args.workload.workload(default);
             let place = place(args.device, workload.runtime, asked)?;
-            let plan = plan(args, place, Entry { model, workload })?;
+            let entry = Entry {
+                model,
+                workload,
+                allocator_limit: None,
+            };
+            let plan = plan(args, place, entry)?;
             records::prepare(&args.out)?;
             run_one(args, &plan)
         }
@@ -91,6 +96,7 @@ fn plan(args: &Probe, place: Place, entry: Entry) -> Result<Plan> {
             Flavour::Cpu
         },
         gpu: place.known,
+        allocator_limit: limit(args, &entry),
         ..args
             .target
             .question(&entry.model, &config, &entry.workload)?
@@ -103,6 +109,11 @@ fn plan(args: &Probe, place: Place, entry: Entry) -> Result<Plan> {
         prediction,
         timeline,
     })
+}
+
+/// What the allocator may reserve: a suite's own limit stands instead of the command line's.
+fn limit(args: &Probe, entry: &Entry) -> Option<Bytes> {
+    entry.allocator_limit.or(args.target.allocator_limit)
 }
 
 fn place(device: Device, runtime: Runtime, asked: Option<&'static Gpu>) -> Result<Place> {
@@ -266,7 +277,7 @@ fn measure(args: &Probe, plan: &Plan) -> Result<Probed> {
                 config: plan.config.with_dropout(workload.dropout).to_json(),
                 workload: workload.clone(),
                 steps,
-                cap_bytes: args.target.allocator_limit,
+                cap_bytes: limit(args, &plan.entry),
                 device: plan.place.cuda.unwrap_or_default(),
                 trace: args.trace,
                 python: &python,
