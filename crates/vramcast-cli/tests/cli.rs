@@ -59,10 +59,6 @@ fn a_question_that_makes_no_sense_is_refused_in_one_line() {
             "--attention eager",
         ),
         (
-            "advise bert-base-uncased --runtime candle",
-            "use --runtime torch",
-        ),
-        (
             "predict bert-base-uncased --runtime candle --code candle-transformers",
             "--mode infer --task base",
         ),

@@ -56,17 +56,12 @@ pub struct Advice {
     pub tried: usize,
 }
 
-/// Advises on a job on PyTorch.
+/// Advises on a job.
 ///
 /// # Errors
-/// Those of [`predict`] for the job as it is, and a job on candle.
+/// Those of [`predict`] for the job as it is.
 pub fn advise(question: &Question<'_>) -> Result<Advice, PredictError> {
     let workload = question.workload;
-    if workload.runtime != Runtime::Torch {
-        return Err(PredictError::Workload(
-            "the levers are PyTorch's so far: use --runtime torch".to_owned(),
-        ));
-    }
     let now = predict(question)?;
     let choices = choices(question);
     let alone = singles(&choices, workload);
@@ -108,6 +103,7 @@ pub fn advise(question: &Question<'_>) -> Result<Advice, PredictError> {
 fn choices(question: &Question<'_>) -> Vec<Vec<Lever>> {
     let workload = question.workload;
     let trains = workload.mode == Mode::Train;
+    let torch = workload.runtime == Runtime::Torch;
     // Tensor cores know bfloat16 from Ampere on (CUDA C++ programming guide, compute capability 8.0).
     let wide = question
         .gpu
@@ -133,25 +129,28 @@ fn choices(question: &Question<'_>) -> Vec<Vec<Lever>> {
             Optimizer::AdamwFused,
         ];
         if adam.contains(&workload.optimizer) {
-            optimizers = vec![
-                Lever::Optimizer(Optimizer::Adafactor),
-                Lever::Optimizer(Optimizer::Sgd),
-            ];
+            if torch {
+                optimizers.push(Lever::Optimizer(Optimizer::Adafactor));
+            }
+            optimizers.push(Lever::Optimizer(Optimizer::Sgd));
         }
     }
     let one = |lever, applies: bool| applies.then_some(lever).into_iter().collect();
     vec![
         one(
             Lever::FusedAttention,
-            workload.attention == Attention::Eager,
+            torch && workload.attention == Attention::Eager,
         ),
         one(
             Lever::ExpandableSegments,
-            !workload.allocator_conf.contains("expandable_segments"),
+            torch && !workload.allocator_conf.contains("expandable_segments"),
         ),
+        one(Lever::DropGraph, !torch && trains && !workload.drop_graph),
         precisions,
         one(Lever::Checkpointing, trains && !workload.checkpointing),
         optimizers,
+        // There it keeps a mask of full width for each use, and copies besides.
+        one(Lever::NoDropout, !torch && trains && workload.dropout),
         one(Lever::Shorter(workload.seq / 2), workload.seq > 1),
     ]
 }

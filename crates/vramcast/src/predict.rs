@@ -9,6 +9,7 @@ use crate::config::ModelConfig;
 use crate::context::Context;
 use crate::gpu::{Basis, Gpu};
 use crate::record::SCHEMA;
+use crate::shadow::MOST_PASSES;
 use crate::shadow::candle::Flavour;
 use crate::shadow::torch::{BUILDS, Build, Process};
 use crate::timeline::{Category, Phase, Timeline};
@@ -386,6 +387,24 @@ fn at_peak(timeline: &Timeline, event: usize, allocated: Bytes) -> AtPeak {
         workspaces: of(Category::Workspaces),
         rounding: Bytes(allocated.0 - live.iter().sum::<u64>()),
     }
+}
+
+/// Requested bytes when the first step begins.
+fn model_requested(timeline: &Timeline) -> Bytes {
+    let mut requested = 0;
+    timeline.walk(|_, _, phase, live| {
+        if phase == Phase::Load {
+            requested = live;
+        }
+    });
+    Bytes(requested)
+}
+
+/// What is said of a step whose passes are not all followed.
+fn passes_note(workload: &Workload) -> Option<String> {
+    (workload.accumulation > MOST_PASSES).then(|| {
+        format!("{MOST_PASSES} passes of a step are replayed; more of them allocate the same")
+    })
 }
 
 /// What is assumed of a context that nobody measured.

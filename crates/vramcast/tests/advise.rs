@@ -132,6 +132,23 @@ fn only_what_applies_to_a_job_is_advised() {
             },
             "bf16, sdpa attention, sequence 32",
         ),
+        (
+            Workload {
+                runtime: Runtime::Candle,
+                attention: Attention::Eager,
+                ..base.clone()
+            },
+            "2 passes, amp-bf16, bf16, checkpointing, dropped graph, no dropout, sequence 32, sgd",
+        ),
+        (
+            Workload {
+                runtime: Runtime::Candle,
+                attention: Attention::Eager,
+                mode: Mode::Infer,
+                ..base.clone()
+            },
+            "2 passes, bf16, sequence 32",
+        ),
         // PyTorch's Adafactor is not the Trainer's.
         (
             by_trainer(2, 64),

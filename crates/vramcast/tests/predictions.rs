@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use strum::VariantNames;
 use vramcast::config::ModelConfig;
-use vramcast::predict::{Prediction, Question, Verdict, predict, predict_with_timeline};
-use vramcast::shadow::candle::Flavour;
-use vramcast::timeline::{Event, Phase, Timeline};
+use vramcast::predict::{Prediction, Question, Verdict, predict, predict_with_timeline, steps};
+use vramcast::shadow::candle::{self, Flavour};
+use vramcast::timeline::{self, Event, Phase, Timeline};
 use vramcast::workload::{
     Attention, Code, Loop, Mode, Optimizer, Placement, Precision, Runtime, Task, Workload,
 };
@@ -45,10 +45,22 @@ fn task() -> impl Strategy<Value = Task> {
 /// On candle.
 fn asked() -> impl Strategy<Value = Asked> {
     let ways = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
-    (config(), (1..5u64, 1..17u64, task()), ways).prop_map(
-        |(config, (batch, seq, task), (train, sgd, cuda, stock))| {
+    let levers = (any::<bool>(), any::<bool>(), any::<bool>(), 1..7u32);
+    let precisions: Vec<Precision> = vec![Precision::Fp32, Precision::Fp16, Precision::AmpFp16];
+    let precision = prop::sample::select(precisions);
+    let shapes = (1..5u64, 1..17u64, task(), precision);
+    (config(), shapes, ways, levers).prop_map(
+        |(config, (batch, seq, task, precision), (train, sgd, cuda, stock), levers)| {
             let mode = if train { Mode::Train } else { Mode::Infer };
-            let mut workload = Workload::new(Runtime::Candle, task, mode, batch, seq);
+            let (checkpointing, drop_graph, dropout, accumulation) = levers;
+            let mut workload = Workload {
+                precision,
+                checkpointing,
+                drop_graph,
+                dropout,
+                accumulation,
+                ..Workload::new(Runtime::Candle, task, mode, batch, seq)
+            };
             if sgd {
                 workload.optimizer = Optimizer::Sgd;
             }
@@ -154,7 +166,7 @@ proptest! {
 
     #[test]
     fn every_free_names_a_live_buffer_and_a_step_leaves_the_model_alone(asked in asked()) {
-        let (_, timeline) = answer(&asked);
+        let (prediction, timeline) = answer(&asked);
         let mut live = vec![false; timeline.buffers.len()];
         for event in &timeline.events {
             match *event {
@@ -163,9 +175,12 @@ proptest! {
                 Event::Begin(_) | Event::Synchronize => {}
             }
         }
-        for (buffer, live) in timeline.buffers.iter().zip(live) {
-            prop_assert_eq!(live, buffer.phase == Phase::Load, "{:?}", buffer);
+        let mut left = 0;
+        for (buffer, _) in timeline.buffers.iter().zip(live).filter(|(_, live)| *live) {
+            prop_assert_eq!(buffer.phase, Phase::Load, "{:?}", buffer);
+            left += buffer.bytes;
         }
+        prop_assert_eq!(left, prediction.model_requested.0);
     }
 
     #[test]
@@ -204,6 +219,35 @@ fn passes_beyond_the_third_add_only_the_trainers_inputs() {
         let (inputs, requested) = inputs(Loop::Trainer, passes);
         assert_eq!(inputs, u64::from(passes) * batch, "{passes}");
         assert_eq!(requested - inputs, of_three.1 - of_three.0, "{passes}");
+    }
+}
+
+#[test]
+fn passes_on_candle_that_are_not_followed_are_those_that_are() {
+    let config = ModelConfig::known("google/bert_uncased_L-2_H-128_A-2").unwrap();
+    for (precision, checkpointing) in [
+        (Precision::Fp32, false),
+        (Precision::Fp32, true),
+        (Precision::AmpFp16, true),
+    ] {
+        let workload = Workload {
+            precision,
+            checkpointing,
+            accumulation: 9,
+            ..Workload::new(
+                Runtime::Candle,
+                Task::SequenceClassification,
+                Mode::Train,
+                8,
+                128,
+            )
+        };
+        let predicted = predict(&Question::new("test", &config, &workload)).unwrap();
+        let steps = steps(Runtime::Candle, Mode::Train);
+        let (all, _) = candle::run(&config, &workload, Flavour::Cuda, steps).unwrap();
+        assert_eq!(predicted.allocations, all.buffers.len() as u64);
+        let peak = timeline::highest(&all.phase_peaks()).unwrap();
+        assert_eq!(predicted.peak_requested.0, peak.bytes);
     }
 }
 

@@ -17,6 +17,7 @@ use vramcast::config::{ModelConfig, quoted};
 use vramcast::gpu::{self, Gpu};
 use vramcast::predict::{Prediction, Question, predict_with_timeline, steps};
 use vramcast::record::{Measured, Record, RunOutcome, SCHEMA};
+use vramcast::shadow::MOST_PASSES;
 use vramcast::shadow::candle::Flavour;
 use vramcast::shadow::torch;
 use vramcast::timeline::Timeline;
@@ -330,10 +331,10 @@ fn compare_trace(
     records::write_file(&file, &packed.finish()?)?;
     let seen = child::torch::seen(events);
     let passes = record.workload.accumulation;
-    let said = if passes > torch::MOST_PASSES {
+    let said = if passes > MOST_PASSES {
         format!(
             "the trace is not compared: a prediction follows {} of {passes} passes a step",
-            torch::MOST_PASSES
+            MOST_PASSES
         )
     } else {
         match torch::difference(&plan.timeline, &record.workload, &seen) {

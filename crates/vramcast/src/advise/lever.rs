@@ -1,6 +1,7 @@
 //! The levers: what each changes in a job, what it costs, and how to pull it.
 
-use crate::workload::{Attention, Loop, Mode, Optimizer, Precision, Workload};
+use crate::dtype::DType;
+use crate::workload::{Attention, Loop, Mode, Optimizer, Precision, Runtime, Workload};
 use serde::Serialize;
 
 /// What a lever costs, from the least to the most.
@@ -35,6 +36,8 @@ pub(super) enum Lever {
     FusedAttention,
     /// Segments that grow instead of new ones.
     ExpandableSegments,
+    /// candle's graph dies before the step.
+    DropGraph,
     /// The forward pass under autocast to this.
     Autocast(Precision),
     /// Weights in this.
@@ -45,6 +48,8 @@ pub(super) enum Lever {
     Split(u32),
     /// An optimizer with less state.
     Optimizer(Optimizer),
+    /// Nothing is dropped in training.
+    NoDropout,
     /// Sequences of this length.
     Shorter(u64),
 }
@@ -55,6 +60,8 @@ impl Lever {
         match self {
             Self::FusedAttention => "sdpa attention".to_owned(),
             Self::ExpandableSegments => "expandable segments".to_owned(),
+            Self::DropGraph => "dropped graph".to_owned(),
+            Self::NoDropout => "no dropout".to_owned(),
             Self::Autocast(precision) | Self::HalfWeights(precision) => precision.to_string(),
             Self::Checkpointing => "checkpointing".to_owned(),
             Self::Split(passes) => format!("{passes} passes"),
@@ -77,6 +84,8 @@ impl Lever {
             Self::Autocast(precision) | Self::HalfWeights(precision) => {
                 pulled.precision = precision;
             }
+            Self::DropGraph => pulled.drop_graph = true,
+            Self::NoDropout => pulled.dropout = false,
             Self::Checkpointing => pulled.checkpointing = true,
             Self::Split(passes) => {
                 pulled.batch /= u64::from(passes);
@@ -94,11 +103,11 @@ impl Lever {
     /// What it costs.
     pub(super) fn cost(self, mode: Mode) -> Cost {
         match self {
-            Self::FusedAttention | Self::ExpandableSegments => Cost::Nothing,
+            Self::FusedAttention | Self::ExpandableSegments | Self::DropGraph => Cost::Nothing,
             Self::Autocast(_) => Cost::Rounding,
             Self::HalfWeights(_) if mode == Mode::Infer => Cost::Rounding,
             Self::Checkpointing | Self::Split(_) => Cost::Time,
-            Self::HalfWeights(_) | Self::Optimizer(_) => Cost::Method,
+            Self::HalfWeights(_) | Self::Optimizer(_) | Self::NoDropout => Cost::Method,
             Self::Shorter(_) => Cost::Data,
         }
     }
@@ -108,6 +117,10 @@ impl Lever {
         match self {
             Self::FusedAttention => "none: the same attention, in one kernel (Dao et al. 2022)",
             Self::ExpandableSegments => "none on results; PyTorch calls it experimental",
+            Self::DropGraph => "none: nothing reads it once the gradients are there",
+            Self::NoDropout => {
+                "less regularization: models overfit sooner (Srivastava et al. 2014)"
+            }
             Self::Autocast(Precision::AmpFp16) => {
                 "activations keep 11 bits, and steps that overflow are skipped (Micikevicius et al. 2018)"
             }
@@ -135,10 +148,56 @@ impl Lever {
         }
     }
 
-    /// The change to make, in PyTorch and transformers, to a job that is then `after`.
+    /// The change to make to a job that is then `after`.
     pub(super) fn change(self, after: &Workload) -> String {
+        match after.runtime {
+            Runtime::Torch => self.change_torch(after),
+            Runtime::Candle => self.change_candle(after),
+        }
+    }
+
+    /// In candle; what it has no helper for is in this project's `crates/vramcast/src/candle`.
+    fn change_candle(self, after: &Workload) -> String {
+        let half = match after.precision.products() {
+            DType::F16 => "F16",
+            _ => "BF16",
+        };
+        match self {
+            Self::FusedAttention | Self::ExpandableSegments => {
+                unreachable!("PyTorch's alone")
+            }
+            Self::DropGraph => "keep the Vars' gradients, detached (gradients.rs), and drop(loss) before optimizer.step(&grads)?".to_owned(),
+            Self::NoDropout => "leave candle_nn::ops::dropout out".to_owned(),
+            Self::Autocast(_) => {
+                let scaled = match self {
+                    Self::Autocast(Precision::AmpFp16) => "; the loss scaled (loss_scale.rs)",
+                    _ => "",
+                };
+                format!("to_dtype(DType::{half}) on input, weight and bias of each Linear, F32 for norms, softmax and loss{scaled}")
+            }
+            Self::HalfWeights(_) => format!("VarBuilder::from_varmap(&varmap, DType::{half}, &device)"),
+            Self::Checkpointing => "run layers on detached Vars, and again in the backward pass (checkpoint.rs)".to_owned(),
+            Self::Split(_) if after.mode == Mode::Infer => format!("batches of {}", after.batch),
+            Self::Split(_) => format!(
+                "batches of {0}; (loss / {1})?.backward()?, gradients added up (gradients.rs), and optimizer.step after every {1}",
+                after.batch, after.accumulation
+            ),
+            Self::Optimizer(_) => "candle_nn::SGD::new(varmap.all_vars(), lr)?".to_owned(),
+            Self::Shorter(seq) => format!(
+                "tokenizer.with_truncation(Some(TruncationParams {{ max_length: {seq}, ..Default::default() }}))"
+            ),
+        }
+    }
+
+    /// In PyTorch and transformers.
+    fn change_torch(self, after: &Workload) -> String {
         let trainer = after.training_loop == Loop::Trainer;
         match self {
+            Self::DropGraph => unreachable!("candle's alone"),
+            Self::NoDropout => {
+                "from_pretrained(..., hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)"
+                    .to_owned()
+            }
             Self::FusedAttention => {
                 "from_pretrained(..., attn_implementation=\"sdpa\")".to_owned()
             }

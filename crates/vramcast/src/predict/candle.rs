@@ -2,7 +2,7 @@
 
 use super::{
     AtPeak, Foreseen, PhasePrediction, PredictError, Question, Range, Verdict, at_peak,
-    context_note, steps,
+    context_note, model_requested, passes_note, steps,
 };
 use crate::alloc::{self, Pace};
 use crate::backend::Activation;
@@ -12,9 +12,10 @@ use crate::config::ModelConfig;
 use crate::context::{Context, Loaded, context};
 use crate::dtype::DType;
 use crate::pace;
+use crate::shadow::MOST_PASSES;
 use crate::shadow::candle::{Flavour, RunError, run};
 use crate::shadow::torch::Process;
-use crate::timeline::{Phase, Timeline, highest};
+use crate::timeline::{Event, Phase, Timeline, highest};
 use crate::workload::{
     Attention, Code, Loop, Mode, Optimizer, Placement, Precision, Runtime, Task, Workload,
 };
@@ -28,7 +29,11 @@ pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), P
         ..
     } = *question;
     check(question)?;
-    let (timeline, outcome) = run(config, workload, flavour, 1)?;
+    let followed = Workload {
+        accumulation: workload.accumulation.min(MOST_PASSES),
+        ..workload.clone()
+    };
+    let (timeline, outcome) = run(config, &followed, flavour, 1)?;
     let phases = timeline.phase_peaks();
     let peak = highest(&phases).ok_or(TooLarge)?;
     let requested = Bytes(peak.bytes);
@@ -50,7 +55,6 @@ pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), P
         Some(capacity) if low > capacity => Verdict::Oom,
         Some(_) => Verdict::Tight,
     };
-    let loaded = phases.iter().find(|p| p.phase == Phase::Load);
     let steps_of_phases = phases.iter().filter(|p| p.phase != Phase::Load);
     let note = match flavour {
         Flavour::Cpu => None,
@@ -60,8 +64,8 @@ pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), P
     let foreseen = Foreseen {
         runtime_version: candle::VERSION,
         n_params: outcome.n_params,
-        allocations: allocations(&timeline, workload.mode),
-        model_requested: Bytes(loaded.map_or(0, |p| p.bytes)),
+        allocations: allocations(&timeline, workload),
+        model_requested: model_requested(&timeline),
         requested,
         allocated: Range::exactly(requested),
         // The driver takes a chunk only when none can be moved, and does not try again, so the need
@@ -82,7 +86,7 @@ pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), P
             })
             .collect(),
         at_peak,
-        notes: note.into_iter().collect(),
+        notes: note.into_iter().chain(passes_note(workload)).collect(),
         context,
     };
     Ok((foreseen, timeline))
@@ -122,15 +126,21 @@ fn reserved(timeline: &Timeline, requested: Bytes, range: bool) -> Result<Range,
     Ok(reserved)
 }
 
-/// Allocations of building the model and of all steps, from a timeline of one.
-fn allocations(timeline: &Timeline, mode: Mode) -> u64 {
-    let load = timeline
-        .buffers
-        .iter()
-        .filter(|b| b.phase == Phase::Load)
-        .count() as u64;
-    let step = timeline.buffers.len() as u64 - load;
-    load + u64::from(steps(Runtime::Candle, mode)) * step
+/// Allocations of building the model and of all steps, from a timeline of one step with the passes
+/// that are followed. Those that are not allocate what the last but one of these does.
+fn allocations(timeline: &Timeline, workload: &Workload) -> u64 {
+    let (mut load, mut passes) = (0, Vec::new());
+    for event in &timeline.events {
+        match event {
+            Event::Begin(Phase::Forward) => passes.push(0u64),
+            Event::Alloc(_) => *passes.last_mut().unwrap_or(&mut load) += 1,
+            Event::Free(_) | Event::Begin(_) | Event::Synchronize => {}
+        }
+    }
+    let more = u64::from(workload.accumulation) - passes.len() as u64;
+    let middle = passes.iter().rev().nth(1).copied().unwrap_or_default();
+    let step = passes.iter().sum::<u64>() + more * middle;
+    load + u64::from(steps(Runtime::Candle, workload.mode)) * step
 }
 
 /// Refuses what candle cannot run.

@@ -3,15 +3,13 @@
 
 use super::{
     Foreseen, PhasePrediction, PredictError, Question, Range, Shortage, Verdict, at_peak,
-    context_note, steps,
+    context_note, model_requested, passes_note, steps,
 };
 use crate::alloc::caching::{AddressOrder, Conf, Failure, Limits, Replay, Stats, replay};
 use crate::bytes::{Bytes, MIB, TooLarge};
 use crate::context::{Context, Loaded, context};
-use crate::shadow::torch::{
-    self, BUILDS, Build, Card, MOST_PASSES, Process, Profile, RunError, run,
-};
-use crate::timeline::{Phase, Timeline};
+use crate::shadow::torch::{self, BUILDS, Build, Card, Process, Profile, RunError, run};
+use crate::timeline::Timeline;
 use crate::workload::{Code, Placement, Runtime};
 
 /// What the driver's addresses are expected to be, and what else they may be. The order cannot be
@@ -71,7 +69,7 @@ pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), P
         runtime_version: question.build.version,
         n_params,
         allocations: timeline.buffers.len() as u64,
-        model_requested: Bytes(model_requested(&timeline)),
+        model_requested: model_requested(&timeline),
         requested: Bytes(requested.unwrap_or(0)),
         at_peak: at_peak(&timeline, peak.event, allocated.bytes),
         need,
@@ -173,11 +171,7 @@ fn notes(question: &Question<'_>, context: &Context) -> Vec<String> {
     if question.gpu.is_none() {
         notes.push("no card was named: kernels and workspaces are an H200's".to_owned());
     }
-    if question.workload.accumulation > MOST_PASSES {
-        notes.push(format!(
-            "{MOST_PASSES} passes of a step are replayed; more of them allocate the same"
-        ));
-    }
+    notes.extend(passes_note(question.workload));
     if question.workload.placement == Placement::DeviceMap {
         notes.push(
             "threads load the parameters, in an order that differs from run to run; reserved bytes \
@@ -192,17 +186,6 @@ fn notes(question: &Question<'_>, context: &Context) -> Vec<String> {
         ));
     }
     notes
-}
-
-/// Requested bytes when the first step begins.
-fn model_requested(timeline: &Timeline) -> u64 {
-    let mut requested = 0;
-    timeline.walk(|_, _, phase, live| {
-        if phase == Phase::Load {
-            requested = live;
-        }
-    });
-    requested
 }
 
 /// What the allocator can have.

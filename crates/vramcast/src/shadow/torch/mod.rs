@@ -41,7 +41,6 @@ use crate::workload::{Attention, Loop, Mode, Optimizer, Placement, Task, Workloa
 pub use process::Process;
 pub use profile::{BUILDS, Build, Card, Profile};
 pub use trace::difference;
-pub use training::MOST_PASSES;
 
 use backward::Kind;
 use layout::{Dims, Layout};

@@ -6,14 +6,10 @@ use super::scaler::{self, Scaler};
 use super::tensor::Tensor;
 use super::{Made, Shadow};
 use crate::models::{self, Model};
+use crate::shadow::MOST_PASSES;
 use crate::timeline::Phase;
 use crate::workload::{Optimizer, Precision};
 use std::convert::Infallible;
-
-/// The passes of a step that are followed. From the third on each allocates and frees what the
-/// second does; only the Trainer's inputs, which it moves to the device beforehand, add up. The
-/// allocator settles, too: in 54 of 54 workloads 4 passes and 16 had the same peaks and need.
-pub const MOST_PASSES: u32 = 4;
 
 impl Shadow {
     /// `steps` steps on one batch, each of which clears the gradients first.
