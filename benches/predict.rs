@@ -6,7 +6,7 @@ use vramcast::advise::advise;
 use vramcast::bytes::Bytes;
 use vramcast::config::ModelConfig;
 use vramcast::fit::{Axis, fit};
-use vramcast::predict::{Question, predict};
+use vramcast::predict::{Effort, Question, predict};
 use vramcast::workload::{Mode, Runtime, Task, Workload};
 
 fn training(runtime: Runtime, batch: u64, seq: u64) -> Workload {
@@ -19,9 +19,9 @@ fn training(runtime: Runtime, batch: u64, seq: u64) -> Workload {
     )
 }
 
-fn ask(config: &ModelConfig, workload: &Workload, range: bool) -> u64 {
+fn ask(config: &ModelConfig, workload: &Workload, effort: Effort) -> u64 {
     let prediction = predict(&Question {
-        range,
+        effort,
         ..Question::new("bench", config, workload)
     });
     prediction
@@ -37,10 +37,10 @@ fn benches(criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group(runtime.product());
         let workload = training(runtime, 8, 512);
         group.bench_function("one bert-large training run", |b| {
-            b.iter(|| black_box(ask(&large, &workload, false)));
+            b.iter(|| black_box(ask(&large, &workload, Effort::Expected)));
         });
         group.bench_function("the same with its range and need", |b| {
-            b.iter(|| black_box(ask(&large, &workload, true)));
+            b.iter(|| black_box(ask(&large, &workload, Effort::Need)));
         });
         group.sample_size(10);
         // A hundredth of the 10,000 points that a full sweep has.
@@ -49,7 +49,7 @@ fn benches(criterion: &mut Criterion) {
                 for batch in 1..=10 {
                     for step in 1..=10 {
                         let workload = training(runtime, 6 * batch, 51 * step);
-                        black_box(ask(&base, &workload, false));
+                        black_box(ask(&base, &workload, Effort::Expected));
                     }
                 }
             });
@@ -63,14 +63,28 @@ fn benches(criterion: &mut Criterion) {
         });
         group.finish();
     }
-    let workload = training(Runtime::Torch, 48, 512);
-    criterion.bench_function("all advice for bert-base in 16 GiB", |b| {
-        let question = Question {
-            capacity: Some(Bytes(16 << 30)),
-            ..Question::new("bench", &base, &workload)
-        };
-        b.iter(|| black_box(advise(&question).expect("a capacity").tried));
-    });
+    for (name, runtime, config) in [
+        ("all advice for bert-base in 16 GiB", Runtime::Torch, &base),
+        (
+            "all advice for bert-large in 16 GiB",
+            Runtime::Torch,
+            &large,
+        ),
+        (
+            "all advice for bert-base in 16 GiB on candle",
+            Runtime::Candle,
+            &base,
+        ),
+    ] {
+        let workload = training(runtime, 48, 512);
+        criterion.bench_function(name, |b| {
+            let question = Question {
+                capacity: Some(Bytes(16 << 30)),
+                ..Question::new("bench", config, &workload)
+            };
+            b.iter(|| black_box(advise(&question).expect("a capacity").tried));
+        });
+    }
 }
 
 criterion_group!(all, benches);

@@ -10,7 +10,7 @@ use vramcast::bytes::Bytes;
 use vramcast::compare::Entry;
 use vramcast::config::ModelConfig;
 use vramcast::gpu::{self, Gpu};
-use vramcast::predict::{Prediction, Question, predict};
+use vramcast::predict::{Effort, Prediction, Question, predict};
 use vramcast::timeline::Timeline;
 use vramcast::workload::{Runtime, Workload};
 use vramcast_chart::{
@@ -147,7 +147,7 @@ pub(crate) fn peaks(
             // Far from what was asked there may be no answer; then there is no point.
             let answer = predict(&Question {
                 gpu,
-                range: false,
+                effort: Effort::Expected,
                 ..Question::new(model, config, &workload)
             });
             points.extend(answer.ok().map(|prediction| (batch, prediction.peak_nvml)));

@@ -11,11 +11,10 @@ pub use lever::Cost;
 use lever::Lever;
 
 use crate::bytes::Bytes;
-use crate::predict::{PredictError, Prediction, Question, Verdict, predict};
+use crate::predict::{Effort, PredictError, Prediction, Question, Verdict, predict};
 use crate::workload::{Attention, Mode, Optimizer, Precision, Runtime, Workload};
 use rayon::prelude::*;
 use serde::Serialize;
-use std::cmp::Ordering;
 
 /// One lever of a suggestion.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -37,7 +36,7 @@ pub struct Step {
 pub struct Suggestion {
     /// Its levers, the cheapest first.
     pub steps: Vec<Step>,
-    /// The prediction of the changed job.
+    /// The prediction of the changed job, without its need.
     pub prediction: Prediction,
 }
 
@@ -66,22 +65,9 @@ pub fn advise(question: &Question<'_>) -> Result<Advice, PredictError> {
     let choices = choices(question);
     let alone = singles(&choices, workload);
     let combined = product(&choices);
-    let must_fit = matches!(now.verdict, Verdict::Tight | Verdict::Oom);
-    let found: Vec<(Vec<Tried>, usize)> = combined
-        .par_iter()
-        .map(|levers| split(question, levers, must_fit))
-        .collect();
-    let tried = found.iter().map(|(_, tried)| tried).sum::<usize>();
-    let mut candidates: Vec<Tried> = found.into_iter().flat_map(|(found, _)| found).collect();
-    candidates.retain(|tried| !tried.levers.is_empty());
-    candidates.sort_by(|a, b| a.compare(b, workload.mode));
-    let combinations = || {
-        if must_fit {
-            return least(question, candidates);
-        }
-        let kept = frontier(candidates, now.peak_nvml);
-        let suggestions = kept.par_iter().filter_map(|t| suggest(question, &t.levers));
-        suggestions.collect()
+    let combinations = || match now.verdict {
+        Verdict::Tight | Verdict::Oom => least(question, combined),
+        Verdict::Fits | Verdict::Unknown => frontier(question, &combined, now.peak_nvml),
     };
     let levers = || -> Vec<Suggestion> {
         let suggestions = alone.par_iter();
@@ -89,7 +75,7 @@ pub fn advise(question: &Question<'_>) -> Result<Advice, PredictError> {
             .filter_map(|&lever| suggest(question, &[lever]))
             .collect()
     };
-    let (combinations, mut levers) = rayon::join(combinations, levers);
+    let ((combinations, tried), mut levers) = rayon::join(combinations, levers);
     levers.sort_by_key(|s| s.prediction.peak_nvml);
     Ok(Advice {
         now,
@@ -186,44 +172,34 @@ fn product(choices: &[Vec<Lever>]) -> Vec<Vec<Lever>> {
     ways
 }
 
-/// A combination, and what came of it.
+/// A combination, in so many passes, and what came of it.
 struct Tried {
     levers: Vec<Lever>,
-    /// What NVML shows at most.
-    peak: Bytes,
+    passes: u32,
+    prediction: Prediction,
 }
 
 impl Tried {
-    /// How often it costs what, the dearest first, and into how many passes it splits.
-    fn price(&self, mode: Mode) -> ([usize; Cost::COUNT], u32) {
+    /// All its levers.
+    fn all(&self) -> Vec<Lever> {
+        with(&self.levers, self.passes)
+    }
+
+    /// How often it costs what, the dearest first, then its passes, then its peak: the cheaper one
+    /// first.
+    fn price(&self, mode: Mode) -> ([usize; Cost::COUNT], u32, Bytes) {
         let mut price = [0; Cost::COUNT];
-        let mut passes = 1;
-        for lever in &self.levers {
+        for lever in self.all() {
             price[Cost::COUNT - 1 - lever.cost(mode) as usize] += 1;
-            if let Lever::Split(k) = lever {
-                passes = *k;
-            }
         }
-        (price, passes)
+        (price, self.passes, self.prediction.peak_nvml)
     }
+}
 
-    /// The cheaper one first; of the same price, the lower peak.
-    fn compare(&self, other: &Self, mode: Mode) -> Ordering {
-        let price = self.price(mode).cmp(&other.price(mode));
-        price.then(self.peak.cmp(&other.peak))
-    }
-
-    /// Whether it changes all that `other` does, and more.
-    fn contains(&self, other: &Self) -> bool {
-        let has = |lever: &Lever| match lever {
-            Lever::Split(k) => self
-                .levers
-                .iter()
-                .any(|mine| matches!(mine, Lever::Split(l) if l >= k)),
-            _ => self.levers.contains(lever),
-        };
-        other.levers.iter().all(has)
-    }
+/// Levers, and the batch in so many passes.
+fn with(levers: &[Lever], passes: u32) -> Vec<Lever> {
+    let split = (passes > 1).then_some(Lever::Split(passes));
+    levers.iter().copied().chain(split).collect()
 }
 
 fn pull(levers: &[Lever], workload: &Workload) -> Workload {
@@ -234,89 +210,123 @@ fn pull(levers: &[Lever], workload: &Workload) -> Workload {
 }
 
 /// What is said of a changed job; `None` where PyTorch or the shadow refuses it.
-fn ask(question: &Question<'_>, workload: &Workload, range: bool) -> Option<Prediction> {
+fn ask(question: &Question<'_>, workload: &Workload, effort: Effort) -> Option<Prediction> {
     let changed = Question {
         workload,
-        range,
+        effort,
         ..*question
     };
     predict(&changed).ok()
 }
 
-/// A combination with the batch in one pass and in more, and how many jobs were predicted. What must
-/// fit comes with every number of passes from the fewest that run as expected, none if none does;
-/// anything else whole and in single sequences. What PyTorch or the shadow refuses is left out.
-fn split(question: &Question<'_>, levers: &[Lever], must_fit: bool) -> (Vec<Tried>, usize) {
-    let mut tried = 0;
-    let all: Vec<u32> = [1].into_iter().chain(parts(question.workload)).collect();
-    let with = |passes: u32| -> Vec<Lever> {
-        let split = (passes > 1).then_some(Lever::Split(passes));
-        levers.iter().copied().chain(split).collect()
-    };
-    let mut at = |passes: u32| {
-        tried += 1;
-        let expected = ask(question, &pull(&with(passes), question.workload), false)?;
-        (expected.runs() || !must_fit).then_some(expected.peak_nvml)
-    };
-    let found = if must_fit {
-        // Fewer passes take more.
-        let (mut low, mut high, mut peak) = (0, all.len(), None);
-        while low < high {
-            let middle = if low == 0 { 0 } else { low.midpoint(high) };
-            match at(all[middle]) {
-                Some(runs) => (peak, high) = (Some(runs), middle),
-                None => low = middle + 1,
-            }
-        }
-        let runs = all[low..].iter();
-        runs.filter_map(|&passes| Some((passes, peak?))).collect()
-    } else {
-        let mut ends = vec![all[0], all[all.len() - 1]];
-        ends.dedup();
-        let ends = ends.into_iter();
-        ends.filter_map(|passes| Some((passes, at(passes)?)))
-            .collect::<Vec<_>>()
-    };
-    let found = found.into_iter().map(|(passes, peak)| Tried {
-        levers: with(passes),
-        peak,
-    });
-    (found.collect(), tried)
+/// The combinations that fit whatever is not known and would not with a lever or a pass less, and
+/// how many jobs were predicted. Combinations of fewer levers come first: what contains one that
+/// fits is not predicted, nor in as many passes as it has.
+fn least(question: &Question<'_>, mut combined: Vec<Vec<Lever>>) -> (Vec<Suggestion>, usize) {
+    combined.sort_by_key(Vec::len);
+    let (mut kept, mut tried): (Vec<Tried>, usize) = (vec![], 0);
+    for alike in combined.chunk_by(|a, b| a.len() == b.len()) {
+        let found: Vec<(Option<Tried>, usize)> = alike
+            .par_iter()
+            .map(|levers| {
+                let within = |cheaper: &&Tried| cheaper.levers.iter().all(|l| levers.contains(l));
+                let cheaper = kept.iter().filter(within).map(|tried| tried.passes);
+                fewest(question, levers, cheaper.min().unwrap_or(u32::MAX))
+            })
+            .collect();
+        tried += found.iter().map(|(_, tried)| tried).sum::<usize>();
+        kept.extend(found.into_iter().filter_map(|(found, _)| found));
+    }
+    (suggestions(question, kept), tried)
 }
 
-/// Those that fit whatever is not known, without those of which a part does.
-fn least(question: &Question<'_>, candidates: Vec<Tried>) -> Vec<Suggestion> {
-    let (mut kept, mut suggestions): (Vec<Tried>, _) = (vec![], vec![]);
-    for tried in candidates {
-        if kept.iter().any(|cheaper| tried.contains(cheaper)) {
-            continue;
-        }
-        if let Some(found) = suggest(question, &tried.levers).filter(fits) {
-            kept.push(tried);
-            suggestions.push(found);
+/// A combination in the fewest passes, less than `below`, in which it fits for certain, if there
+/// are any, and how many jobs were predicted. What PyTorch or the shadow refuses does not fit.
+fn fewest(question: &Question<'_>, levers: &[Lever], below: u32) -> (Option<Tried>, usize) {
+    let mut tried = 0;
+    let mut at = |passes: u32, effort| {
+        tried += 1;
+        ask(
+            question,
+            &pull(&with(levers, passes), question.workload),
+            effort,
+        )
+    };
+    let mut passes: Vec<u32> = [1].into_iter().chain(parts(question.workload)).collect();
+    passes.retain(|&passes| passes < below);
+    let mut runs = |passes| at(passes, Effort::Expected).is_some_and(|p| p.runs());
+    // More passes take less.
+    if !passes.last().is_some_and(|&most| runs(most)) {
+        return (None, tried);
+    }
+    let (mut low, mut high) = (0, passes.len() - 1);
+    while low < high {
+        // Most combinations run in one pass or not at all.
+        let middle = if low == 0 { 0 } else { low.midpoint(high) };
+        if runs(passes[middle]) {
+            high = middle;
+        } else {
+            low = middle + 1;
         }
     }
-    suggestions
-}
-
-fn fits(suggestion: &Suggestion) -> bool {
-    suggestion.prediction.verdict == Verdict::Fits
+    let fits = passes[low..].iter().find_map(|&passes| {
+        let prediction = at(passes, Effort::Verdict)?;
+        (prediction.verdict == Verdict::Fits).then(|| Tried {
+            levers: levers.to_vec(),
+            passes,
+            prediction,
+        })
+    });
+    (fits, tried)
 }
 
 /// What a cheaper combination leaves must be worth it: a hundredth of the peak.
 const WORTH: u64 = 100;
 
-/// Those with a lower peak than everything cheaper.
-fn frontier(candidates: Vec<Tried>, now: Bytes) -> Vec<Tried> {
+/// The combinations, in one pass and in single sequences, with a lower peak than everything
+/// cheaper, and how many jobs were predicted.
+fn frontier(
+    question: &Question<'_>,
+    combined: &[Vec<Lever>],
+    now: Bytes,
+) -> (Vec<Suggestion>, usize) {
+    let mut ends = vec![1];
+    ends.extend(parts(question.workload).last());
+    let ways = combined
+        .par_iter()
+        .flat_map_iter(|levers| ends.iter().map(move |&passes| (levers, passes)));
+    let found = ways.filter_map(|(levers, passes)| {
+        let workload = pull(&with(levers, passes), question.workload);
+        Some(Tried {
+            levers: levers.clone(),
+            passes,
+            prediction: ask(question, &workload, Effort::Expected)?,
+        })
+    });
+    let mut found: Vec<Tried> = found.collect();
+    let tried = found.len();
+    let mode = question.workload.mode;
+    found.sort_by_cached_key(|tried| tried.price(mode));
     let mut lowest = now;
-    let mut kept = vec![];
-    for tried in candidates {
-        if tried.peak.0 + now.0 / WORTH <= lowest.0 {
-            lowest = tried.peak;
-            kept.push(tried);
+    found.retain(|tried| {
+        let peak = tried.prediction.peak_nvml;
+        let lower = peak.0 + now.0 / WORTH <= lowest.0;
+        if lower {
+            lowest = peak;
         }
-    }
-    kept
+        lower
+    });
+    (suggestions(question, found), tried)
+}
+
+/// The cheapest first.
+fn suggestions(question: &Question<'_>, mut found: Vec<Tried>) -> Vec<Suggestion> {
+    let mode = question.workload.mode;
+    found.sort_by_cached_key(|tried| tried.price(mode));
+    let all = found
+        .par_iter()
+        .map(|tried| suggest(question, &tried.all()));
+    all.flatten().collect()
 }
 
 /// A combination with its whole prediction, and the peak after each of its levers.
@@ -325,14 +335,14 @@ fn suggest(question: &Question<'_>, levers: &[Lever]) -> Option<Suggestion> {
     let mut ordered = levers.to_vec();
     ordered.sort_by_key(|lever| lever.cost(mode));
     let workload = pull(&ordered, question.workload);
-    let prediction = ask(question, &workload, true)?;
+    let prediction = ask(question, &workload, Effort::Verdict)?;
     let step = |i: usize| {
         let lever = ordered[i];
         let so_far = pull(&ordered[..=i], question.workload);
         let peak_nvml = if i + 1 == ordered.len() {
             prediction.peak_nvml
         } else {
-            ask(question, &so_far, false)?.peak_nvml
+            ask(question, &so_far, Effort::Expected)?.peak_nvml
         };
         Some(Step {
             lever: lever.name(),

@@ -5,7 +5,7 @@
 //! make by hand, doubling until a run fails and halving the rest; what runs beyond its answer is
 //! listed.
 
-use crate::predict::{PredictError, Prediction, Question, Verdict, predict};
+use crate::predict::{Effort, PredictError, Prediction, Question, Verdict, predict};
 use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, VariantNames};
@@ -76,7 +76,7 @@ pub fn fit(question: &Question<'_>, axis: Axis) -> Result<Fit, PredictError> {
         axis,
         tried: Vec::new(),
     };
-    if search.at(1, false)?.verdict == Verdict::Unknown {
+    if search.at(1, Effort::Expected)?.verdict == Verdict::Unknown {
         return Err(PredictError::Workload(
             "what must it fit into? give --gpu, --capacity or --allocator-limit".to_owned(),
         ));
@@ -99,7 +99,7 @@ pub fn fit(question: &Question<'_>, axis: Axis) -> Result<Fit, PredictError> {
         certain,
         possible,
         beyond,
-        bounded_by_model: search.at(largest + 1, false).is_err(),
+        bounded_by_model: search.at(largest + 1, Effort::Expected).is_err(),
         tried,
     })
 }
@@ -111,7 +111,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn at(&self, value: u64, range: bool) -> Result<Prediction, PredictError> {
+    fn at(&self, value: u64, effort: Effort) -> Result<Prediction, PredictError> {
         let mut workload: Workload = self.question.workload.clone();
         match self.axis {
             Axis::Batch => workload.batch = value,
@@ -119,7 +119,7 @@ impl Search<'_> {
         }
         predict(&Question {
             workload: &workload,
-            range,
+            effort,
             ..*self.question
         })
     }
@@ -130,7 +130,7 @@ impl Search<'_> {
         if let Some(known) = known {
             return Ok(known.runs);
         }
-        let runs = self.at(value, false)?.runs();
+        let runs = self.at(value, Effort::Expected)?.runs();
         self.tried.push(Tried { value, runs });
         Ok(runs)
     }
@@ -139,7 +139,9 @@ impl Search<'_> {
         match value {
             0 => Verdict::Fits,
             // What the model refuses does not run.
-            _ => self.at(value, true).map_or(Verdict::Oom, |p| p.verdict),
+            _ => self
+                .at(value, Effort::Verdict)
+                .map_or(Verdict::Oom, |p| p.verdict),
         }
     }
 

@@ -52,14 +52,24 @@ pub struct Question<'a> {
     pub build: &'static Build,
     /// Whether `TORCH_CUDNN_SDPA_DEPRIORITIZED` is set there.
     pub cudnn_last: bool,
-    /// Whether to reckon with what is not known (faster and slower hosts, other orders of
-    /// addresses) and to search the need, which takes more replays: a verdict wants it, a sweep
-    /// does not.
-    pub range: bool,
+    /// How much of the answer is wanted.
+    pub effort: Effort,
+}
+
+/// How much of an answer is worth the replays that it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effort {
+    /// The expected run alone: for a sweep.
+    Expected,
+    /// What is not known too (faster and slower hosts, other orders of addresses): for a verdict
+    /// that holds.
+    Verdict,
+    /// All of that, and the need.
+    Need,
 }
 
 impl<'a> Question<'a> {
-    /// A question about CUDA in a fresh process, with its range and without a card.
+    /// A question about CUDA in a fresh process, with all of the answer and without a card.
     pub fn new(model: &'a str, config: &'a ModelConfig, workload: &'a Workload) -> Self {
         Self {
             model,
@@ -72,7 +82,7 @@ impl<'a> Question<'a> {
             process: Process::Fresh,
             build: &BUILDS[0],
             cudnn_last: false,
-            range: true,
+            effort: Effort::Need,
         }
     }
 

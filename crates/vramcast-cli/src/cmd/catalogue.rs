@@ -6,7 +6,7 @@ use serde_json::json;
 use vramcast::bytes::Bytes;
 use vramcast::config::KNOWN;
 use vramcast::gpu::{GPUS, Reading};
-use vramcast::predict::{Question, predict};
+use vramcast::predict::{Effort, Question, predict};
 use vramcast::workload::{Mode, Runtime, Task, Workload};
 
 pub(crate) fn models(as_json: bool) -> Result<Exit> {
@@ -15,7 +15,7 @@ pub(crate) fn models(as_json: bool) -> Result<Exit> {
         let config = known.config();
         let workload = Workload::new(Runtime::Candle, Task::Base, Mode::Infer, 1, 1);
         let prediction = predict(&Question {
-            range: false,
+            effort: Effort::Expected,
             ..Question::new(known.name, &config, &workload)
         })?;
         rows.push((known.name, config.model_type(), prediction.n_params));

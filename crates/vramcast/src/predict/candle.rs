@@ -1,7 +1,7 @@
 //! candle: one step through CUDA's memory pool, on hosts of several speeds.
 
 use super::{
-    AtPeak, Foreseen, PhasePrediction, PredictError, Question, Range, Verdict, at_peak,
+    AtPeak, Effort, Foreseen, PhasePrediction, PredictError, Question, Range, Verdict, at_peak,
     context_note, model_requested, passes_note, steps,
 };
 use crate::alloc::{self, Pace};
@@ -41,7 +41,7 @@ pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), P
     let (reserved, context) = match flavour {
         Flavour::Cpu => (Range::exactly(requested), Context::NOTHING),
         Flavour::Cuda => (
-            reserved(&timeline, requested, question.range)?,
+            reserved(&timeline, requested, question.effort)?,
             context(gpu, Loaded::Candle),
         ),
     };
@@ -73,7 +73,7 @@ pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), P
         // reserves 804 chunks ran with room for 806 and failed with room for 803. Not explained: an
         // inference run that reserves 368 failed with room for 370
         // (`reports/records/candle-h200-ballast.jsonl`).
-        need: question.range.then_some(reserved),
+        need: (question.effort == Effort::Need).then_some(reserved),
         reserved,
         shortage: None,
         verdict,
@@ -105,7 +105,7 @@ impl From<RunError> for PredictError {
 const BEYOND_CARDS: u64 = 1 << 44;
 
 /// Replays a timeline on the reference host and, for a range, on the fastest and the slowest.
-fn reserved(timeline: &Timeline, requested: Bytes, range: bool) -> Result<Range, TooLarge> {
+fn reserved(timeline: &Timeline, requested: Bytes, effort: Effort) -> Result<Range, TooLarge> {
     if requested.0 > BEYOND_CARDS {
         return Ok(Range::exactly(requested));
     }
@@ -115,7 +115,7 @@ fn reserved(timeline: &Timeline, requested: Bytes, range: bool) -> Result<Range,
         Ok(Bytes(replay.peak_reserved))
     };
     let mut reserved = Range::exactly(at(100)?);
-    if range {
+    if effort >= Effort::Verdict {
         for percent in pace::HOST_RANGE {
             reserved = reserved.or(at(percent)?);
         }

@@ -2,7 +2,7 @@
 //! driver may return.
 
 use super::{
-    Foreseen, PhasePrediction, PredictError, Question, Range, Shortage, Verdict, at_peak,
+    Effort, Foreseen, PhasePrediction, PredictError, Question, Range, Shortage, Verdict, at_peak,
     context_note, model_requested, passes_note, steps,
 };
 use crate::alloc::caching::{AddressOrder, Conf, Failure, Limits, Replay, Stats, replay};
@@ -36,14 +36,14 @@ pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), P
     let unlimited = free(EXPECTED)?;
     let mut reserved = Range::exactly(Bytes(unlimited.stats.reserved_peak));
     let mut allocated = Range::exactly(Bytes(unlimited.stats.allocated_peak));
-    if question.range {
+    if question.effort >= Effort::Verdict {
         for order in ALTERNATIVES {
             let other = free(order)?;
             allocated = allocated.or(Bytes(other.stats.allocated_peak));
             reserved = reserved.or(Bytes(other.stats.reserved_peak));
         }
     }
-    let need = question.range.then(|| {
+    let need = (question.effort == Effort::Need).then(|| {
         let at = |order| need(&timeline, conf, &unlimited.stats, order);
         let others = ALTERNATIVES.into_iter().map(at);
         others.fold(Range::exactly(at(EXPECTED)), Range::or)
@@ -282,7 +282,7 @@ fn verdict(
         return Ok((Verdict::Oom, Some(expected)));
     }
     // A sweep asks for the expected run alone.
-    if !question.range {
+    if question.effort == Effort::Expected {
         let verdict = match expected {
             Ok(_) => Verdict::Fits,
             Err(_) => Verdict::Oom,
