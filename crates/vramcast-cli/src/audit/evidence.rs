@@ -1,0 +1,121 @@
+//! The records that an audit has, and the predictions beside them.
+
+use crate::audit::job::Job;
+use crate::cmd::accuracy;
+use crate::model;
+use crate::records::Line;
+use vramcast::bytes::Bytes;
+use vramcast::context::{Loaded, context};
+use vramcast::gpu::{self, Gpu};
+use vramcast::predict::{Prediction, Question, predict_with_timeline};
+use vramcast::record::{Emptied, Epochs, Record, RunOutcome, Sharing};
+use vramcast::timeline::Timeline;
+use vramcast::workload::{Mode, Runtime};
+
+/// Everything that was measured.
+#[derive(Debug, Default)]
+pub(crate) struct Evidence {
+    runs: Vec<Record>,
+    epochs: Vec<Epochs>,
+    sharing: Vec<Sharing>,
+}
+
+/// What a job is predicted to take, or why that is not known.
+pub(crate) type Predicted = Result<(Prediction, Timeline), String>;
+
+/// The card that the records are of.
+const MEASURED_ON: &str = "h200";
+
+/// The card that the claims are about.
+pub(crate) fn t4() -> &'static Gpu {
+    known("t4")
+}
+
+pub(crate) fn known(name: &str) -> &'static Gpu {
+    gpu::find(name).expect("a card of the table")
+}
+
+/// What a T4 leaves each of several processes' allocators, where a context takes the most that is
+/// assumed.
+pub(crate) fn share_of_t4(processes: u64) -> Bytes {
+    let loaded = Loaded::Torch {
+        mode: Mode::Train,
+        cudnn: false,
+    };
+    let usable = t4().capacity().0;
+    Bytes((usable / processes).saturating_sub(context(Some(t4()), loaded).high.0))
+}
+
+impl Evidence {
+    /// Takes the lines of record files.
+    pub(crate) fn new(lines: impl IntoIterator<Item = Line>) -> Self {
+        let mut evidence = Self::default();
+        for line in lines {
+            match line {
+                Line::Run(record) => evidence.runs.push(*record),
+                Line::Epochs(epochs) => evidence.epochs.push(*epochs),
+                Line::Sharing(group) => evidence.sharing.push(*group),
+                Line::BatchSearch(_) | Line::NeedSearch(_) | Line::Unknown { .. } => {}
+            }
+        }
+        evidence
+    }
+
+    /// The record of a job: of several the first that read NVML, in a process that did nothing else.
+    pub(crate) fn run(&self, job: &Job) -> Option<&Record> {
+        let runs = self.runs.iter().filter(|record| {
+            record.model == job.model
+                && record.workload == job.workload
+                && record.cap_bytes.is_some() == job.limited
+                && record.outcome != RunOutcome::Failed
+                && record.device != "cpu"
+                && !record.cudnn_last
+        });
+        let held = |r: &Record| r.measured.base_allocated.map_or(0, |held| held.0);
+        runs.min_by_key(|r| (r.measured.nvml_used.is_none(), held(r)))
+    }
+
+    /// Epochs with the cache emptied at a time, with the allocator limited or not.
+    pub(crate) fn epochs(&self, emptied: Emptied, limited: bool) -> Option<&Epochs> {
+        self.epochs
+            .iter()
+            .find(|e| e.emptied == emptied && e.cap_bytes.is_some() == limited)
+    }
+
+    /// Processes of a job that shared a card.
+    pub(crate) fn sharing(&self, job: &Job, processes: u64) -> Option<&Sharing> {
+        self.sharing.iter().find(|group| {
+            group.model == job.model
+                && group.workload == job.workload
+                && group.processes == processes
+                && group.outcome != RunOutcome::Failed
+        })
+    }
+
+    /// What is predicted of a job: for the process of its record, where there is one.
+    pub(crate) fn predict(&self, job: &Job) -> Predicted {
+        let t4 = job.limited && job.workload.runtime == Runtime::Torch;
+        let record = self.run(job).and_then(|record| record.cap_bytes);
+        self.predict_within(job, record.or_else(|| t4.then(|| share_of_t4(1))))
+    }
+
+    /// The same with so much for PyTorch's allocator.
+    pub(crate) fn predict_within(&self, job: &Job, limit: Option<Bytes>) -> Predicted {
+        let config = model::model(job.model).map_err(|error| format!("{error:#}"))?;
+        let question = match self.run(job) {
+            Some(record) => {
+                accuracy::question(record, &config).map_err(|error| format!("{error:#}"))?
+            }
+            None => Question {
+                gpu: Some(known(MEASURED_ON)),
+                ..Question::new(job.model, &config, &job.workload)
+            },
+        };
+        predict_with_timeline(&Question {
+            allocator_limit: limit,
+            range: false,
+            ..question
+        })
+        .map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,21 @@
+//! `vramcast audit`: common advice beside predictions and measurements, as a page.
+
+use crate::args::Report;
+use crate::audit::evidence::Evidence;
+use crate::audit::page;
+use crate::{Exit, output, records};
+use anyhow::Result;
+
+pub(crate) fn run(args: &Report) -> Result<Exit> {
+    let progress = output::spinner("predicting".to_owned());
+    let mut lines = Vec::new();
+    for file in &args.files {
+        lines.extend(records::read(file)?);
+    }
+    let audited = page::audit(&Evidence::new(lines));
+    progress.finish_and_clear();
+    let file = args.out.join("advice.md");
+    records::write_file(&file, page::page(&audited).as_bytes())?;
+    output::remark(&format!("audit: {}", file.display()));
+    Ok(Exit::Fine)
+}
