@@ -1,6 +1,6 @@
 //! What a claim asks of the records, and the answer.
 
-use crate::audit::evidence::{Evidence, share_of_t4, t4};
+use crate::audit::evidence::{Evidence, context_on_t4, share_of_t4, t4};
 use crate::audit::job::{self, Job};
 use crate::audit::quantity::Quantity;
 use crate::audit::verdict::Traits;
@@ -51,12 +51,33 @@ pub(crate) enum Value {
     Bytes(i128),
     Share(f64),
     Times(f64),
-    /// Whether it runs, and what NVML shows.
-    Runs(bool, Option<Bytes>),
-    /// Whether it does not.
-    Fails(bool, Option<Bytes>),
+    /// Whether that happens, which nobody knows at the edge of a card, and what is taken.
+    OnCard(Wanted, Option<bool>, Option<Taken>),
     /// Whether it runs with a change alone.
     Rescued(bool),
+}
+
+/// Which end of a run a claim says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Runs,
+    Fails,
+}
+
+/// What a run takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    Reserved(Bytes),
+    Nvml(Bytes),
+}
+
+impl fmt::Display for Taken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reserved(bytes) => write!(f, "{bytes} reserved"),
+            Self::Nvml(bytes) => write!(f, "{bytes} by NVML"),
+        }
+    }
 }
 
 /// What is known of a question.
@@ -73,27 +94,33 @@ pub(crate) struct Answer {
 }
 
 impl Value {
-    /// In the unit of claims: elements, bytes, shares, times, 1 for what happens.
-    pub(crate) fn number(self) -> f64 {
+    /// In the unit of claims: elements, bytes, shares, times, 1 for what happens. `None` where
+    /// nobody knows.
+    pub(crate) fn number(self) -> Option<f64> {
+        let happens = |so: bool| f64::from(u8::from(so));
         match self {
-            Self::Elements(n) => n as f64,
-            Self::Bytes(bytes) => bytes as f64,
-            Self::Share(x) | Self::Times(x) => x,
-            Self::Runs(so, _) | Self::Fails(so, _) | Self::Rescued(so) => f64::from(u8::from(so)),
+            Self::Elements(n) => Some(n as f64),
+            Self::Bytes(bytes) => Some(bytes as f64),
+            Self::Share(x) | Self::Times(x) => Some(x),
+            Self::OnCard(wanted, runs, _) => {
+                runs.map(|runs| happens(runs == (wanted == Wanted::Runs)))
+            }
+            Self::Rescued(so) => Some(happens(so)),
         }
     }
 
     /// How far a prediction is from this measured value.
     pub(crate) fn error(self, predicted: Self) -> String {
-        let (measured, predicted_number) = (self.number(), predicted.number());
+        let (Some(measured), Some(foreseen)) = (self.number(), predicted.number()) else {
+            return String::new();
+        };
         match self {
-            Self::Share(_) => match 100.0 * (predicted_number - measured) {
-                0.0 => "0".to_owned(),
-                points => format!("{points:.2} points"),
-            },
-            Self::Runs(..) | Self::Fails(..) | Self::Rescued(_) if predicted_number == measured => "0".to_owned(),
-            Self::Runs(..) | Self::Fails(..) | Self::Rescued(_) => "otherwise".to_owned(),
-            _ => output::percent((predicted_number - measured) / measured),
+            _ if foreseen == measured => "0".to_owned(),
+            Self::Share(_) => format!("{:.2} points", 100.0 * (foreseen - measured)),
+            Self::OnCard(..) | Self::Rescued(_) => "otherwise".to_owned(),
+            Self::Elements(_) | Self::Bytes(_) | Self::Times(_) => {
+                output::percent((foreseen - measured) / measured)
+            }
         }
     }
 }
@@ -111,12 +138,14 @@ impl fmt::Display for Value {
             }
             Self::Share(share) => write!(f, "{:.1} %", 100.0 * share),
             Self::Times(times) => write!(f, "{times:.2} times"),
-            Self::Runs(so, nvml) | Self::Fails(so, nvml) => {
-                let runs = so == matches!(self, Self::Runs(..));
-                f.write_str(if runs { "runs" } else { "out of memory" })?;
-                match nvml {
-                    // Of a run that did not end, NVML shows how far it came.
-                    Some(nvml) => write!(f, ", {nvml} by NVML"),
+            Self::OnCard(_, runs, taken) => {
+                f.write_str(match runs {
+                    Some(true) => "runs",
+                    Some(false) => "out of memory",
+                    None => "on the edge",
+                })?;
+                match taken {
+                    Some(taken) => write!(f, ", {taken}"),
                     None => Ok(()),
                 }
             }
@@ -174,8 +203,8 @@ impl Ask {
                 figures(evidence, *quantity, [before, after], times)
             }
             Self::Bent(quantity, jobs) => bent(evidence, *quantity, jobs),
-            Self::Runs(1, job) => runs(evidence, job, Value::Runs),
-            Self::Fails(job) => runs(evidence, job, Value::Fails),
+            Self::Runs(1, job) => runs(evidence, job, Wanted::Runs),
+            Self::Fails(job) => runs(evidence, job, Wanted::Fails),
             Self::Runs(processes, job) => shared(evidence, *processes, job),
             Self::Emptied(when, which) => emptied(evidence, *when, *which),
             Self::Rescued(when) => rescued(evidence, *when),
@@ -281,36 +310,53 @@ fn off_the_line(at: &[u64], figures: &[u64]) -> f64 {
     off.fold(0.0, f64::max)
 }
 
-/// Whether a job runs on a T4: with the allocator limited as it is there, or because NVML shows no
-/// more than a T4 offers. PyTorch gives cache back where there is less, so more shows nothing.
-fn runs(evidence: &Evidence, job: &Job, value: fn(bool, Option<Bytes>) -> Value) -> Answer {
-    let judge = |ran: bool, nvml: Option<Bytes>| {
-        let value = |so: bool| match value(true, nvml) {
-            Value::Fails(..) => value(!so, nvml),
-            _ => value(so, nvml),
-        };
-        if job.limited {
-            return Some(value(ran));
+/// Whether so many processes that reserve so much each run on a T4; `None` where it depends on its
+/// context, which nobody measured.
+fn fits_t4(reserved: u64, processes: u64) -> Option<bool> {
+    let with = |context: Bytes| u128::from(processes) * u128::from(reserved + context.0);
+    let (context, capacity) = (context_on_t4(), u128::from(t4().capacity().0));
+    if with(context.high) <= capacity {
+        Some(true)
+    } else if with(context.low) > capacity {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+/// Whether a job runs on a T4: with the allocator limited as it is there, or by what it reserves
+/// without a limit. Of PyTorch that shows only that it does, since it gives cache back where there is
+/// less.
+fn runs(evidence: &Evidence, job: &Job, wanted: Wanted) -> Answer {
+    let judge = |ran: bool, reserved: Option<u64>| {
+        let taken = reserved.map(|bytes| Taken::Reserved(Bytes(bytes)));
+        let value = |runs| Value::OnCard(wanted, runs, taken);
+        if job.limited || !ran {
+            return Some(value(Some(ran)));
         }
-        let there = nvml?.0 <= t4().capacity().0;
-        (there || job.workload.runtime == Runtime::Candle).then(|| value(ran && there))
+        match (fits_t4(reserved?, 1), job.workload.runtime) {
+            (Some(true), _) | (_, Runtime::Candle) => Some(value(fits_t4(reserved?, 1))),
+            (_, Runtime::Torch) => None,
+        }
     };
     let record = evidence.run(job);
     let predicted = evidence.predict(job).and_then(|(prediction, _)| {
-        let nvml = Some(prediction.peak_nvml);
-        judge(prediction.runs(), nvml).ok_or_else(nothing_predicted)
+        let reserved = Some(prediction.peak_reserved.0);
+        judge(prediction.runs(), reserved).ok_or_else(nothing_predicted)
     });
     Answer {
         predicted,
         measured: record.and_then(|record| {
-            let nvml = Quantity::Nvml.measured(record).map(Bytes);
-            judge(record.outcome == RunOutcome::Ok, nvml)
+            let reserved = Quantity::Reserved.measured(record);
+            judge(record.outcome == RunOutcome::Ok, reserved)
         }),
         records: ids(&[record]),
         traits: with_processes(job, 1),
-        figure: "on a T4".to_owned(),
+        figure: ON_T4.to_owned(),
     }
 }
+
+const ON_T4: &str = "on a T4";
 
 fn with_processes(job: &Job, processes: u64) -> Traits {
     let mut traits = job.traits();
@@ -318,33 +364,36 @@ fn with_processes(job: &Job, processes: u64) -> Traits {
     traits
 }
 
-/// Whether several processes run on a T4. candle's are not run together: their NVML figures add up.
+/// Whether several processes run on a T4. candle's are not run together: what they take adds up.
 fn shared(evidence: &Evidence, processes: u64, job: &Job) -> Answer {
-    let capacity = t4().capacity().0;
-    let adds_up = |nvml: u64| {
-        let all = nvml.saturating_mul(processes);
-        Value::Runs(all <= capacity, Some(Bytes(all)))
-    };
     let (predicted, measured, records) = match job.workload.runtime {
         Runtime::Candle => {
-            let all = of_jobs(evidence, Quantity::Nvml, &[job]);
-            let sum = |figures: Vec<u64>| adds_up(figures[0]);
+            let all = of_jobs(evidence, Quantity::Reserved, &[job]);
+            let sum = |figures: Vec<u64>| {
+                let each = figures[0];
+                let taken = Taken::Reserved(Bytes(each.saturating_mul(processes)));
+                Value::OnCard(Wanted::Runs, fits_t4(each, processes), Some(taken))
+            };
             (all.predicted.map(sum), all.measured.map(sum), all.records)
         }
         Runtime::Torch => {
             let group = evidence.sharing(job, processes);
+            let value = |runs, nvml: Option<u64>| {
+                let taken = nvml.map(|bytes| Taken::Nvml(Bytes(bytes)));
+                Value::OnCard(Wanted::Runs, Some(runs), taken)
+            };
             // Not the process of a record of the same job without a limit.
             let fresh = job.clone().limited();
             let limit = group.map_or(share_of_t4(processes), |group| group.cap_bytes);
             let predicted = evidence.predict_within(&fresh, Some(limit));
             let predicted = predicted.map(|(prediction, _)| {
                 let all = prediction.peak_nvml.0.saturating_mul(processes);
-                Value::Runs(prediction.runs(), Some(Bytes(all)))
+                value(prediction.runs(), Some(all))
             });
             let measured = group.map(|group| {
                 let before = group.nvml_before.map_or(0, |before| before.0);
                 let used = group.nvml_used.and_then(|used| used.0.checked_sub(before));
-                Value::Runs(group.outcome == RunOutcome::Ok, used.map(Bytes))
+                value(group.outcome == RunOutcome::Ok, used)
             });
             let records = group.map(|group| group.id.clone());
             (predicted, measured, records.into_iter().collect())
@@ -355,7 +404,7 @@ fn shared(evidence: &Evidence, processes: u64, job: &Job) -> Answer {
         measured,
         records,
         traits: with_processes(job, processes),
-        figure: "on a T4".to_owned(),
+        figure: ON_T4.to_owned(),
     }
 }
 
@@ -405,9 +454,8 @@ fn emptied(evidence: &Evidence, when: Emptied, which: Reserved) -> Answer {
         });
         all.max()
     };
-    let saved = pair(evidence, when, false).and_then(|[never, with]| {
-        Some(Value::Share(1.0 - of(with)? as f64 / of(never)? as f64))
-    });
+    let saved = pair(evidence, when, false)
+        .and_then(|[never, with]| Some(Value::Share(1.0 - of(with)? as f64 / of(never)? as f64)));
     Answer {
         measured: saved,
         ..of_epochs(evidence, when, false, figure)
@@ -429,6 +477,17 @@ fn rescued(evidence: &Evidence, when: Emptied) -> Answer {
 mod tests {
     use super::*;
 
+    #[test]
+    fn what_only_a_smaller_context_admits_is_on_the_edge() {
+        let capacity = t4().capacity().0;
+        let context = context_on_t4();
+        assert_eq!(fits_t4(capacity - context.high.0, 1), Some(true));
+        assert_eq!(fits_t4(capacity - context.bytes.0, 1), None);
+        assert_eq!(fits_t4(capacity - context.low.0 + 1, 1), Some(false));
+        assert_eq!(fits_t4(capacity / 2 - context.high.0, 2), Some(true));
+        assert_eq!(fits_t4(capacity / 2, 2), Some(false));
+    }
+
     fn check_line(figures: &[u64], expected: f64) {
         let off = off_the_line(&[1, 2, 4], figures);
         assert!((off - expected).abs() < 1e-12, "{figures:?}: {off}");
@@ -444,12 +503,12 @@ mod tests {
     #[test]
     fn a_value_is_told_in_the_units_of_people_and_of_claims() {
         let print = |value: Value| value.to_string();
-        assert_eq!(
-            print(Value::Bytes(1_340_575_752)),
-            "1.25 GiB (1.341 × 10⁹)"
-        );
+        assert_eq!(print(Value::Bytes(1_340_575_752)), "1.25 GiB (1.341 × 10⁹)");
         assert_eq!(print(Value::Elements(109_483_778)), "109.5 M");
         assert_eq!(print(Value::Share(0.357)), "35.7 %");
-        assert_eq!(print(Value::Fails(false, None)), "runs");
+        let taken = Some(Taken::Reserved(Bytes(3 << 30)));
+        let runs = Value::OnCard(Wanted::Fails, Some(true), taken);
+        assert_eq!(print(runs), "runs, 3.00 GiB reserved");
+        assert_eq!(runs.number(), Some(0.0));
     }
 }

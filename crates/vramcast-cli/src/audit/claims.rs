@@ -4,7 +4,7 @@ use crate::audit::ask::{Ask, Reserved};
 use crate::audit::evidence::{known, t4};
 use crate::audit::job::{Job, inference, training};
 use crate::audit::quantity::Quantity;
-use crate::audit::verdict::Bound;
+use crate::audit::verdict::{ABOUT, Bound};
 use vramcast::record::Emptied;
 use vramcast::workload::Precision::{AmpBf16, AmpFp16, Bf16, Fp16};
 use vramcast::workload::Runtime::{self, Candle, Torch};
@@ -169,14 +169,19 @@ fn base_on_t4() -> Claim {
                 named("candle", Ask::Fails(base(Candle, 4, 512))),
             ],
         )],
-        why: "The heaviest ways there are, the longest sequence in single precision with eager \
-              attention, leave much of the card free: {classifier} with a classifier, {vocabulary} \
-              with a head over the vocabulary. candle, which has no fused attention, is at {candle}.",
+        why: "The heaviest way there is, the longest sequence in single precision with eager \
+              attention, leaves most of the card free. With a classifier: {classifier}; with a head over \
+              the vocabulary: {vocabulary}. candle, which has no fused attention: {candle}.",
     }
 }
 
 fn levers_on_t4() -> Claim {
-    let levers = || base(Torch, 8, 384).precision(AmpFp16).checkpointing().limited();
+    let levers = || {
+        base(Torch, 8, 384)
+            .precision(AmpFp16)
+            .checkpointing()
+            .limited()
+    };
     let candle = base(Candle, 8, 384).precision(AmpFp16).checkpointing();
     Claim {
         text: "with mixed precision, checkpointing, compile and sequence 384, batch 8 runs on that T4",
@@ -199,9 +204,8 @@ fn levers_on_t4() -> Claim {
                 ],
             ),
         ],
-        why: "With all of them it {all}, uncompiled it {uncompiled}. On PyTorch it takes none of \
-              them: sequence 512 in single precision with eager attention {none}. On candle the same \
-              batch without them ends so: {candle}.",
+        why: "With all of them: {all}; uncompiled: {uncompiled}. PyTorch needs none of them; sequence \
+              512 in single precision with eager attention: {none}. candle without them: {candle}.",
     }
 }
 
@@ -314,7 +318,10 @@ fn growth() -> Claim {
                         "eager",
                         doubled(Quantity::Activations, base(Torch, 8, 256).eager()),
                     ),
-                    named("candle", doubled(Quantity::Activations, base(Candle, 8, 256))),
+                    named(
+                        "candle",
+                        doubled(Quantity::Activations, base(Candle, 8, 256)),
+                    ),
                     doubled(Quantity::Allocated, base(Torch, 8, 256)).into(),
                     doubled(Quantity::Allocated, base(Torch, 8, 256).eager()).into(),
                     doubled(Quantity::Allocated, base(Candle, 8, 256)).into(),
@@ -446,16 +453,18 @@ fn large_inference() -> Claim {
 }
 
 fn large_cards() -> Claim {
-    // A card of that size is needed where the next smaller one that is common does not do; of cards
-    // of 8 GB the next smaller one has half.
+    // The next smaller card of 24 GB is one of 16; that of 8 GB one of half.
     let small = known("rtx-3070").capacity().0 as f64;
-    let (smaller, big) = (t4().capacity().0 as f64, known("rtx-3090").capacity().0 as f64);
+    let (smaller, big) = (
+        t4().capacity().0 as f64,
+        known("rtx-3090").capacity().0 as f64,
+    );
     Claim {
         text: "bert-large needs an 8 GB card for inference and a 24 GB card for training",
         sentences: vec![
             sentence(
                 "8 GB for inference",
-                Bound::Between(small / 2.0, small),
+                Bound::Card(small / 2.0, small),
                 [
                     named("one", Ask::Of(Quantity::Nvml, large_infer(Torch, 1, 10))),
                     Ask::Of(Quantity::Nvml, large_infer(Torch, 8, 128).eager()).into(),
@@ -467,12 +476,15 @@ fn large_cards() -> Claim {
             ),
             sentence(
                 "24 GB for training",
-                Bound::Between(smaller, big),
+                Bound::Card(smaller, big),
                 [
                     named("short", Ask::Of(Quantity::Nvml, large(Torch, 4, 128))),
                     named("long", Ask::Of(Quantity::Nvml, large(Torch, 8, 512))),
                     Ask::Of(Quantity::Nvml, large(Torch, 16, 512)).into(),
-                    named("eager", Ask::Of(Quantity::Nvml, large(Torch, 8, 512).eager())),
+                    named(
+                        "eager",
+                        Ask::Of(Quantity::Nvml, large(Torch, 8, 512).eager()),
+                    ),
                     Ask::Of(Quantity::Nvml, large(Torch, 16, 512).checkpointing()).into(),
                     Ask::Of(Quantity::Nvml, large(Candle, 1, 384)).into(),
                     Ask::Of(Quantity::Nvml, large(Candle, 5, 127)).into(),
@@ -482,8 +494,8 @@ fn large_cards() -> Claim {
         ],
         why: "Inference takes {one} of a card. Training takes {short} at batch 4, sequence 128, and \
               {long} at batch 8, sequence 512, which a card of 16 GB has, too; with eager attention \
-              it takes {eager}. An exaggerated need is one that the next smaller card meets, an \
-              understated one is more than the card has.",
+              it takes {eager}. A need is exaggerated where the next smaller card meets it, and understated \
+              where it is more than the card has.",
     }
 }
 
@@ -503,7 +515,7 @@ fn batches() -> Claim {
         text: "memory grows linearly with the batch",
         sentences: vec![sentence(
             "linearly with the batch",
-            Bound::AtMost(0.05),
+            Bound::AtMost(ABOUT),
             [
                 named("activations", activations),
                 named("allocated", allocated),
@@ -514,7 +526,7 @@ fn batches() -> Claim {
             ],
         )],
         why: "The value is the largest distance from the straight line through the smallest and the \
-              largest batch, and a line holds within 5 %. Activations are {activations} off it. The \
+              largest batch, and a line holds within a tenth. Activations are {activations} off it. The \
               peak is {allocated} off: for small batches it lies in the optimizer's step, which no \
               batch changes.",
     }
@@ -538,8 +550,8 @@ fn emptied_cache() -> Claim {
         why: "The next epoch takes the same again, so the highest reserved bytes fall by {highest} \
               (after each step by {step}); between the epochs {after} less is reserved, which other \
               processes can use. An allocator that runs short empties its cache by itself: with its \
-              limit near what the longest batch needs, the job {rescued}. Batches differed in \
-              length; helping is to save more than 1 %, or to run where it did not.",
+              limit near what the longest batch needs, the job {rescued} (emptied after each epoch). \
+              Batches differed in length; helping is to save more than 1 %, or to run where it did not.",
     }
 }
 

@@ -5,12 +5,12 @@ use crate::cmd::accuracy;
 use crate::model;
 use crate::records::Line;
 use vramcast::bytes::Bytes;
-use vramcast::context::{Loaded, context};
+use vramcast::context::{Context, Loaded, context};
 use vramcast::gpu::{self, Gpu};
 use vramcast::predict::{Prediction, Question, predict_with_timeline};
 use vramcast::record::{Emptied, Epochs, Record, RunOutcome, Sharing};
 use vramcast::timeline::Timeline;
-use vramcast::workload::{Mode, Runtime};
+use vramcast::workload::Runtime;
 
 /// Everything that was measured.
 #[derive(Debug, Default)]
@@ -38,12 +38,13 @@ pub(crate) fn known(name: &str) -> &'static Gpu {
 /// What a T4 leaves each of several processes' allocators, where a context takes the most that is
 /// assumed.
 pub(crate) fn share_of_t4(processes: u64) -> Bytes {
-    let loaded = Loaded::Torch {
-        mode: Mode::Train,
-        cudnn: false,
-    };
     let usable = t4().capacity().0;
-    Bytes((usable / processes).saturating_sub(context(Some(t4()), loaded).high.0))
+    Bytes((usable / processes).saturating_sub(context_on_t4().high.0))
+}
+
+/// The context that is assumed on a T4, of whatever runs.
+pub(crate) fn context_on_t4() -> Context {
+    context(Some(t4()), Loaded::TorchUsed)
 }
 
 impl Evidence {

@@ -108,27 +108,15 @@ pub(crate) fn traits(jobs: &[&Job]) -> Traits {
     all
 }
 
-/// Traits in one line.
-pub(crate) fn describe(traits: &Traits) -> String {
-    let words = traits.iter().filter(|(_, value)| !value.is_empty());
-    let words = words.map(|(name, value)| match *name {
-        "batch" | "sequence" | "processes" => format!("{name} {value}"),
-        _ => match value.strip_prefix(" → ") {
-            Some(lever) => format!("without → with {lever}"),
-            None => value.clone(),
-        },
-    });
-    words.collect::<Vec<_>>().join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::audit::verdict::describe;
 
     #[test]
     fn two_jobs_are_told_by_what_they_share_and_where_they_differ() {
         let job = || training(Runtime::Torch, "bert-base-uncased", 8, 512);
-        let both = |other: &Job| describe(&traits(&[&job(), other]));
+        let both = |other: &Job| describe(traits(&[&job(), other]).iter());
         assert_eq!(
             both(&job().precision(Precision::AmpFp16).seq(384)),
             "bert-base-uncased, sequence-classification, training, batch 8, sequence 512 → 384, \

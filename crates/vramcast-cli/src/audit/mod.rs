@@ -10,4 +10,5 @@ pub(crate) mod evidence;
 mod job;
 pub(crate) mod page;
 mod quantity;
+mod steps;
 mod verdict;

@@ -2,9 +2,8 @@
 
 use crate::audit::ask::{Answer, Ask, Value};
 use crate::audit::claims::{Claim, Sentence, claims};
-use crate::audit::evidence::{Evidence, t4};
-use crate::audit::job::describe;
-use crate::audit::verdict::{Bound, Verdict, join, judge};
+use crate::audit::evidence::{Evidence, context_on_t4, t4};
+use crate::audit::verdict::{Bound, Dependence, Traits, Verdict, describe, join, judge};
 use std::fmt::Write as _;
 use vramcast::bytes::Bytes;
 use vramcast::workload::Runtime;
@@ -45,13 +44,15 @@ pub(crate) fn audit(evidence: &Evidence) -> Vec<Audited> {
 fn answers(sentence: &Sentence, evidence: &Evidence) -> Vec<Judged> {
     let judged = sentence.cases.iter().map(|case| {
         let answer = case.ask.answer(evidence);
-        let verdict = match answer.measured {
+        let verdict = match answer.measured.map(Value::number) {
             None => Verdict::NotMeasured,
-            Some(measured) => judge(
-                sentence.bound,
-                nothing(&case.ask, sentence.bound),
-                measured.number(),
-            ),
+            Some(None) => Verdict::Depends(Dependence {
+                on: vec!["the context of the card"],
+                ..Dependence::default()
+            }),
+            Some(Some(measured)) => {
+                judge(sentence.bound, nothing(&case.ask, sentence.bound), measured)
+            }
         };
         Judged {
             name: case.name,
@@ -68,7 +69,7 @@ fn nothing(ask: &Ask, bound: Bound) -> f64 {
         Bound::About(value) | Bound::Between(value, _) | Bound::MoreThan(value) => {
             ask.nothing(value)
         }
-        Bound::AtMost(_) | Bound::Happens => 0.0,
+        Bound::AtMost(_) | Bound::Card(..) | Bound::Happens => 0.0,
     }
 }
 
@@ -126,7 +127,7 @@ impl Judged {
     fn best(&self) -> String {
         match (&self.answer.measured, &self.answer.predicted) {
             (Some(measured), _) => measured.to_string(),
-            (None, Ok(predicted)) => format!("{predicted} as predicted, not measured"),
+            (None, Ok(predicted)) => format!("{predicted} (predicted, not measured)"),
             (None, Err(_)) => "(not measured)".to_owned(),
         }
     }
@@ -150,11 +151,19 @@ impl Judged {
             "| {said} | {} | {} | {} | {predicted} | {} | {error} | {} | {ids} |\n",
             self.runtime.product(),
             answer.figure,
-            describe(&answer.traits),
+            what_ran(&answer.traits),
             measured.unwrap_or_else(|| "not measured".to_owned()),
             self.verdict
         )
     }
+}
+
+/// The figure has a column of its own, and one process is as usual.
+fn what_ran(traits: &Traits) -> String {
+    let told = |(name, value): &&(&str, String)| {
+        *name != "figure" && (*name, value.as_str()) != ("processes", "1")
+    };
+    describe(traits.iter().filter(told))
 }
 
 /// The page.
@@ -211,7 +220,8 @@ fn rules() -> String {
          * **true**: within a tenth of a single figure, inside a range, above a lower bound. \
          **exaggerated**: less than that, but some: at least a twentieth of the way from nothing to \
          the claim. Nothing is half the claim for a size, no saving, no growth. **understated**: more \
-         than that. **wrong**: none of it.\n\
+         than that. **wrong**: none of it. A card that is needed is exaggerated where the next smaller \
+         one does.\n\
          * **depends on** names the fewest properties of a job that tell configurations of different \
          verdicts apart. It is said of the configurations that are listed, not of all there are.\n\
          * What is not measured has no verdict, whatever is predicted. A prediction is the one of the \
@@ -221,12 +231,14 @@ fn rules() -> String {
          candle's pool counts what was requested. Activations are the most that a forward pass adds to \
          what is there when the step begins; gradients what is there after the backward pass and was \
          not before the step; state what the first step of the optimizer leaves. On candle, gradients \
-         are the elements that received one, at four bytes, and state what is requested before the \
+         are the elements that received one, at four bytes, though more is kept with them, and state what is requested before the \
          first step beyond the weights.\n\
          * A T4 of 16 GB offers {} to a process. \"allocator limited\" is an H200 whose allocator may \
          reserve what a T4 leaves it, or an equal share, with the most that a context is assumed to \
-         take. Elsewhere a job runs on a T4 if NVML shows no more than that on an H200, whose context \
-         is larger. A T4's other kernels were not run.\n",
-        Bytes(t4().capacity().0)
+         take. Elsewhere a job runs on a T4 if what it reserves and {} of context are no more than that, \
+         and candle's does not if they are more with {}. A T4's other kernels were not run.\n",
+        Bytes(t4().capacity().0),
+        context_on_t4().high,
+        context_on_t4().low
     )
 }

@@ -1,10 +1,11 @@
 //! What of a run a claim is about, as measured and as predicted. Where a record has no field for it,
 //! it is a difference of two that the record has; the prediction takes the same difference.
 
+use crate::audit::steps::steps;
 use strum::Display;
 use vramcast::predict::Prediction;
 use vramcast::record::{AllocatedStep, PhasePeak, Record};
-use vramcast::timeline::{Category, Event, Phase, Timeline};
+use vramcast::timeline::{Category, Phase, Timeline};
 use vramcast::workload::{Mode, Precision, Runtime};
 
 /// One figure of a run. Bytes, but for the parameters.
@@ -52,7 +53,9 @@ impl Quantity {
             Self::Weights if candle && trains => Some(SINGLE * m.n_params.filter(|_| single)?),
             Self::Weights if candle => bytes(m.model_requested),
             Self::Weights => bytes(m.model_allocated),
-            Self::Gradients if candle => Some(SINGLE * m.n_params_with_gradient.filter(|_| single)?),
+            Self::Gradients if candle => {
+                Some(SINGLE * m.n_params_with_gradient.filter(|_| single)?)
+            }
             Self::Gradients => {
                 let step = last(record)?;
                 step.after_bwd?.0.checked_sub(step.start?.0)
@@ -92,26 +95,33 @@ impl Quantity {
 
     /// As it is predicted; `None` where there is none of it.
     pub(crate) fn predicted(self, prediction: &Prediction, timeline: &Timeline) -> Option<u64> {
-        let live = |event: usize| timeline.live_at(event);
-        let of = |category: Category, event| live(event)[category as usize];
+        let candle = prediction.workload.runtime == Runtime::Candle;
         let end = timeline.events.len().checked_sub(1)?;
-        let last = |phase| {
-            let begins = |event: &Event| *event == Event::Begin(phase);
-            timeline.events.iter().rposition(begins)
-        };
+        let of = |category: Category, event| timeline.live_at(event)[category as usize];
+        let steps = || steps(timeline, &prediction.workload.allocator_conf);
         Some(match self {
             Self::Parameters => prediction.n_params,
-            Self::Weights => of(Category::Parameters, end),
-            Self::Gradients => of(Category::Gradients, last(Phase::Step)?),
+            Self::Weights if candle => of(Category::Parameters, end),
+            Self::Weights => steps()?.built,
+            // Every parameter receives one.
+            Self::Gradients if candle => SINGLE * prediction.n_params,
+            Self::Gradients => {
+                let steps = steps()?;
+                steps.after_backward.checked_sub(steps.start)?
+            }
             Self::State => of(Category::Optimizer, end),
             Self::Held => [Self::Weights, Self::Gradients, Self::State]
                 .map(|part| part.predicted(prediction, timeline))
                 .into_iter()
                 .sum::<Option<u64>>()?,
             Self::Activations => {
-                let there: u64 = live(last(Phase::Forward)?).iter().sum();
+                let start = if candle {
+                    prediction.model_requested.0
+                } else {
+                    steps()?.start
+                };
                 let forward = prediction.phases.iter().find(|p| p.name == Phase::Forward);
-                forward?.peak_allocated.0.checked_sub(there)?
+                forward?.peak_allocated.0.checked_sub(start)?
             }
             Self::Allocated => prediction.peak_allocated.0,
             Self::Reserved => prediction.peak_reserved.0,

@@ -14,12 +14,15 @@ pub(crate) enum Bound {
     MoreThan(f64),
     /// This at most; less is no exaggeration.
     AtMost(f64),
+    /// A card that holds so much, where the next smaller one holds less than it takes. In bytes: the
+    /// smaller one, and this.
+    Card(f64, f64),
     /// That it happens.
     Happens,
 }
 
 /// How far a value may be from one that is claimed without a range.
-const ABOUT: f64 = 0.1;
+pub(crate) const ABOUT: f64 = 0.1;
 
 /// A judgement.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,9 +33,43 @@ pub(crate) enum Verdict {
     /// There is more of it than claimed.
     Understated,
     Wrong,
-    /// On these dimensions of what runs.
-    Depends(Vec<&'static str>),
+    Depends(Dependence),
     NotMeasured,
+}
+
+/// On what a verdict depends.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Dependence {
+    /// Dimensions of what runs.
+    pub(crate) on: Vec<&'static str>,
+    /// Each verdict with what it is given for.
+    pub(crate) verdicts: BTreeMap<Verdict, Vec<String>>,
+}
+
+/// More than these are for a table, not for a line.
+const TOLD: usize = 5;
+
+impl fmt::Display for Dependence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.on.is_empty() {
+            return f.write_str("depends on what is not known");
+        }
+        write!(f, "depends on {}", listed(&self.on))?;
+        if self.verdicts.values().map(Vec::len).sum::<usize>() > TOLD {
+            return Ok(());
+        }
+        for (i, (verdict, values)) in self.verdicts.iter().enumerate() {
+            let sign = if i == 0 { ":" } else { "," };
+            // What is as usual has no words.
+            let values = values.iter().map(|words| match words.as_str() {
+                "" => "otherwise".to_owned(),
+                words => format!("with {words}"),
+            });
+            let values: Vec<String> = values.collect();
+            write!(f, "{sign} {verdict} {}", values.join(" or "))?;
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Display for Verdict {
@@ -42,10 +79,17 @@ impl fmt::Display for Verdict {
             Self::Exaggerated => f.write_str("exaggerated"),
             Self::Understated => f.write_str("understated"),
             Self::Wrong => f.write_str("wrong"),
-            Self::Depends(on) if on.is_empty() => f.write_str("depends on what is not known"),
-            Self::Depends(on) => write!(f, "depends on {}", on.join(" and ")),
+            Self::Depends(dependence) => dependence.fmt(f),
             Self::NotMeasured => f.write_str("not measured"),
         }
+    }
+}
+
+/// `a, b and c`.
+fn listed(words: &[&str]) -> String {
+    match words {
+        [all @ .., last] if !all.is_empty() => format!("{} and {last}", all.join(", ")),
+        _ => words.concat(),
     }
 }
 
@@ -56,6 +100,9 @@ pub(crate) fn judge(bound: Bound, nothing: f64, measured: f64) -> Verdict {
         Bound::About(value) => (value * (1.0 - ABOUT), value * (1.0 + ABOUT)),
         Bound::Between(low, high) => (low, high),
         Bound::MoreThan(low) => (low.next_up(), f64::INFINITY),
+        // Less is no smaller truth, but a smaller card.
+        Bound::Card(low, _) if measured <= low => return Verdict::Exaggerated,
+        Bound::Card(low, high) => (low, high),
         Bound::AtMost(high) if measured > high => return Verdict::Wrong,
         Bound::Happens if measured == 0.0 => return Verdict::Wrong,
         Bound::AtMost(_) | Bound::Happens => return Verdict::True,
@@ -71,49 +118,85 @@ pub(crate) fn judge(bound: Bound, nothing: f64, measured: f64) -> Verdict {
     }
 }
 
-/// What is known of a case, by dimension.
+/// What is known of a case, by dimension; what is as usual is empty.
 pub(crate) type Traits = Vec<(&'static str, String)>;
 
+/// Traits in one line.
+pub(crate) fn describe<'a>(traits: impl Iterator<Item = &'a (&'static str, String)>) -> String {
+    let words = traits.filter(|(_, value)| !value.is_empty());
+    let words = words.map(|(name, value)| match *name {
+        "batch" | "sequence" | "processes" => format!("{name} {value}"),
+        _ => match value.strip_prefix(" → ") {
+            Some(lever) => format!("without → with {lever}"),
+            None => value.clone(),
+        },
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
 /// One verdict of many: theirs where they agree, else on which dimensions it depends, the fewest
-/// that tell every two verdicts apart.
+/// that tell every two verdicts apart. To fall short is to be exaggerated, however far.
 pub(crate) fn join(cases: &[(&Traits, Verdict)]) -> Verdict {
-    let measured: Vec<_> = cases
-        .iter()
-        .filter(|(_, verdict)| *verdict != Verdict::NotMeasured)
-        .collect();
+    let measured = cases.iter().filter(|(_, v)| *v != Verdict::NotMeasured);
+    let measured: Vec<(&Traits, &Verdict)> = measured.map(|(traits, v)| (*traits, v)).collect();
     let Some((first, verdict)) = measured.first() else {
         return Verdict::NotMeasured;
     };
     if measured.iter().all(|(_, other)| other == verdict) {
-        return verdict.clone();
+        return Verdict::clone(verdict);
     }
-    let differs = |&(name, ref value): &(&'static str, String)| {
-        let other = |traits: &Traits| traits.iter().any(|(n, v)| *n == name && v != value);
-        measured
+    let classes = measured.iter().map(|(traits, verdict)| match verdict {
+        Verdict::Wrong => (*traits, &Verdict::Exaggerated),
+        _ => (*traits, *verdict),
+    });
+    let classes: Vec<(&Traits, &Verdict)> = classes.collect();
+    if classes
+        .iter()
+        .all(|(_, class)| **class == Verdict::Exaggerated)
+    {
+        return Verdict::Exaggerated;
+    }
+    let varied = |&(name, ref value): &(&'static str, String)| {
+        let differs = |traits: &Traits| traits.iter().any(|(n, v)| *n == name && v != value);
+        classes
             .iter()
-            .any(|(traits, _)| other(traits))
+            .any(|(traits, _)| differs(traits))
             .then_some(name)
     };
-    let varied: Vec<&'static str> = first.iter().filter_map(differs).collect();
-    // Sets of one dimension, of two, and so on; of a size, the one that makes fewest groups.
+    // Sets of dimensions in the order of a description; of a size, the one that makes fewest groups.
     let mut sets: Vec<Vec<&'static str>> = vec![vec![]];
-    for &name in &varied {
+    for name in first.iter().filter_map(varied) {
         let with = sets.iter().map(|set| [&set[..], &[name]].concat());
         sets.extend(with.collect::<Vec<_>>());
     }
-    let explaining = sets.into_iter().filter_map(|set| {
-        let mut groups: BTreeMap<Vec<&str>, &Verdict> = BTreeMap::new();
-        for (traits, verdict) in &measured {
-            let of = |name| traits.iter().find(|(n, _)| n == name);
-            let key = set.iter().filter_map(of).map(|(_, value)| value.as_str());
-            if *groups.entry(key.collect()).or_insert(verdict) != verdict {
-                return None;
-            }
+    let explaining = sets
+        .into_iter()
+        .filter_map(|set| Some((groups(&set, &classes)?, set)));
+    let best = explaining.min_by_key(|(groups, set)| (set.len(), groups.len()));
+    let Some((groups, on)) = best else {
+        return Verdict::Depends(Dependence::default());
+    };
+    let mut verdicts: BTreeMap<Verdict, Vec<String>> = BTreeMap::new();
+    for (values, verdict) in groups {
+        verdicts.entry(verdict.clone()).or_default().push(values);
+    }
+    Verdict::Depends(Dependence { on, verdicts })
+}
+
+/// The verdict of each combination of values that some dimensions have; `None` where one has two.
+fn groups<'a>(
+    dimensions: &[&'static str],
+    cases: &[(&Traits, &'a Verdict)],
+) -> Option<BTreeMap<String, &'a Verdict>> {
+    let mut groups = BTreeMap::new();
+    for (traits, verdict) in cases {
+        let kept = traits.iter().filter(|(name, _)| dimensions.contains(name));
+        let values = describe(kept);
+        if *groups.entry(values).or_insert(*verdict) != *verdict {
+            return None;
         }
-        Some((set.len(), groups.len(), set))
-    });
-    let best = explaining.min_by_key(|(dimensions, groups, _)| (*dimensions, *groups));
-    Verdict::Depends(best.map_or(varied, |(_, _, set)| set))
+    }
+    Some(groups)
 }
 
 #[cfg(test)]
@@ -193,23 +276,42 @@ mod tests {
         );
     }
 
-    /// Cases as `attention batch verdict`.
-    fn check_join(cases: &[(&str, &str, Verdict)], expected: Verdict) {
-        let traits: Vec<Traits> = cases
-            .iter()
-            .map(|(attention, batch, _)| {
-                vec![
-                    ("attention", (*attention).to_owned()),
-                    ("batch", (*batch).to_owned()),
-                ]
-            })
-            .collect();
-        let verdicts = cases.iter().map(|(_, _, verdict)| verdict.clone());
-        let cases: Vec<_> = traits.iter().zip(verdicts).collect();
-        assert_eq!(join(&cases), expected, "{cases:?}");
+    #[test]
+    fn a_card_is_needed_where_the_next_smaller_one_does_not_do() {
+        let cases = [
+            (1.0, Verdict::Exaggerated),
+            (16.0, Verdict::Exaggerated),
+            (16.1, Verdict::True),
+            (24.0, Verdict::True),
+            (24.1, Verdict::Understated),
+        ];
+        check_judge(Bound::Card(16.0, 24.0), 0.0, &cases);
     }
 
-    use Verdict::{Depends, Exaggerated, NotMeasured, True, Wrong};
+    /// Cases as attention, batch, verdict.
+    fn joined(cases: &[(&str, &str, Verdict)]) -> Verdict {
+        let traits = cases.iter().map(|(attention, batch, _)| {
+            vec![
+                ("attention", (*attention).to_owned()),
+                ("batch", (*batch).to_owned()),
+            ]
+        });
+        let traits: Vec<Traits> = traits.collect();
+        let verdicts = cases.iter().map(|(_, _, verdict)| verdict.clone());
+        join(&traits.iter().zip(verdicts).collect::<Vec<_>>())
+    }
+
+    fn check_join(cases: &[(&str, &str, Verdict)], expected: Verdict) {
+        assert_eq!(joined(cases), expected, "{cases:?}");
+    }
+
+    use Verdict::{Depends, Exaggerated, NotMeasured, True, Understated, Wrong};
+
+    fn check_depends(cases: &[(&str, &str, Verdict)], said: &str) {
+        let verdict = joined(cases);
+        assert!(matches!(verdict, Depends(_)), "{cases:?}: {verdict}");
+        assert_eq!(verdict.to_string(), said, "{cases:?}");
+    }
 
     #[test]
     fn cases_that_agree_have_one_verdict() {
@@ -224,31 +326,64 @@ mod tests {
     }
 
     #[test]
+    fn cases_that_all_fall_short_are_exaggerated() {
+        check_join(
+            &[("sdpa", "8", Wrong), ("eager", "8", Exaggerated)],
+            Exaggerated,
+        );
+    }
+
+    #[test]
     fn cases_that_disagree_name_what_it_depends_on() {
         let cases = [
             ("sdpa", "8", Wrong),
-            ("sdpa", "16", Wrong),
+            ("sdpa", "16", Exaggerated),
             ("eager", "8", True),
             ("eager", "32", True),
         ];
-        check_join(&cases, Depends(vec!["attention"]));
+        check_depends(
+            &cases,
+            "depends on attention: true with eager, exaggerated with sdpa",
+        );
         let cases = [
             ("sdpa", "8", Wrong),
             ("sdpa", "16", True),
             ("eager", "8", Wrong),
         ];
-        check_join(&cases, Depends(vec!["batch"]));
+        check_depends(
+            &cases,
+            "depends on batch: true with batch 16, exaggerated with batch 8",
+        );
+        check_depends(
+            &[("", "8", True), ("eager", "8", Wrong)],
+            "depends on attention: true otherwise, exaggerated with eager",
+        );
         let cases = [
             ("sdpa", "8", Wrong),
             ("sdpa", "16", True),
-            ("eager", "8", Exaggerated),
+            ("eager", "8", Understated),
         ];
-        check_join(&cases, Depends(vec!["attention", "batch"]));
+        check_depends(
+            &cases,
+            "depends on attention and batch: true with sdpa, batch 16, exaggerated with sdpa, \
+             batch 8, understated with eager, batch 8",
+        );
+    }
+
+    #[test]
+    fn many_values_are_left_to_the_table() {
+        let batches: Vec<String> = (1..7).map(|batch| batch.to_string()).collect();
+        let verdict = |i| if i < 3 { True } else { Wrong };
+        let cases = batches.iter().enumerate();
+        let cases: Vec<_> = cases
+            .map(|(i, b)| ("sdpa", b.as_str(), verdict(i)))
+            .collect();
+        check_depends(&cases, "depends on batch");
     }
 
     #[test]
     fn cases_that_are_alike_and_disagree_depend_on_nothing_that_is_known() {
         let cases = [("sdpa", "8", Wrong), ("sdpa", "8", True)];
-        check_join(&cases, Depends(vec![]));
+        check_depends(&cases, "depends on what is not known");
     }
 }
