@@ -493,7 +493,7 @@ fn large_cards() -> Claim {
             ),
         ],
         why: "Inference takes {one} of a card. Training takes {short} at batch 4, sequence 128, and \
-              {long} at batch 8, sequence 512, which a card of 16 GB has, too; with eager attention \
+              {long} at batch 8, sequence 512, which a T4 has, too; with eager attention \
               it takes {eager}. A need is exaggerated where the next smaller card meets it, and understated \
               where it is more than the card has.",
     }
@@ -584,5 +584,33 @@ fn shared_card() -> Claim {
         why: "Each takes its own weights and its own context. Two fine-tunings of batch 8, sequence \
               128: {two}; three: {three}; two of sequence 512: {long}. Four inferences: {four}. \
               candle's are measured alone and added up.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_name_in_a_reason_is_that_of_one_case_and_every_named_case_is_in_one() {
+        for claim in claims() {
+            let parts = claim.why.split('{').skip(1);
+            let said: BTreeSet<&str> = parts.filter_map(|part| part.split('}').next()).collect();
+            let cases = claim.sentences.iter().flat_map(|sentence| &sentence.cases);
+            let named = cases.map(|case| case.name).filter(|name| !name.is_empty());
+            let named: BTreeSet<&str> = named.collect();
+            assert_eq!(said, named, "{}", claim.text);
+        }
+    }
+
+    #[test]
+    fn every_claim_is_asked_of_pytorch_and_no_sentence_of_nothing() {
+        for claim in claims() {
+            for sentence in &claim.sentences {
+                let asked = |case: &Case| case.ask.runtime() == Torch;
+                assert!(sentence.cases.iter().any(asked), "{}", sentence.said);
+            }
+        }
     }
 }

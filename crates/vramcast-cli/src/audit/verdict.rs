@@ -62,11 +62,11 @@ impl fmt::Display for Dependence {
             let sign = if i == 0 { ":" } else { "," };
             // What is as usual has no words.
             let values = values.iter().map(|words| match words.as_str() {
-                "" => "otherwise".to_owned(),
-                words => format!("with {words}"),
+                "" => "otherwise",
+                words => words,
             });
-            let values: Vec<String> = values.collect();
-            write!(f, "{sign} {verdict} {}", values.join(" or "))?;
+            let values: Vec<&str> = values.collect();
+            write!(f, "{sign} {verdict} ({})", values.join("; "))?;
         }
         Ok(())
     }
@@ -183,17 +183,20 @@ pub(crate) fn join(cases: &[(&Traits, Verdict)]) -> Verdict {
     Verdict::Depends(Dependence { on, verdicts })
 }
 
-/// The verdict of each combination of values that some dimensions have; `None` where one has two.
+/// The verdict of each combination of values that some dimensions have, in the order of the cases;
+/// `None` where one has two.
 fn groups<'a>(
     dimensions: &[&'static str],
     cases: &[(&Traits, &'a Verdict)],
-) -> Option<BTreeMap<String, &'a Verdict>> {
-    let mut groups = BTreeMap::new();
+) -> Option<Vec<(String, &'a Verdict)>> {
+    let mut groups: Vec<(String, &Verdict)> = Vec::new();
     for (traits, verdict) in cases {
         let kept = traits.iter().filter(|(name, _)| dimensions.contains(name));
         let values = describe(kept);
-        if *groups.entry(values).or_insert(*verdict) != *verdict {
-            return None;
+        match groups.iter().find(|(known, _)| *known == values) {
+            None => groups.push((values, *verdict)),
+            Some((_, known)) if known == verdict => {}
+            Some(_) => return None,
         }
     }
     Some(groups)
@@ -343,7 +346,7 @@ mod tests {
         ];
         check_depends(
             &cases,
-            "depends on attention: true with eager, exaggerated with sdpa",
+            "depends on attention: true (eager), exaggerated (sdpa)",
         );
         let cases = [
             ("sdpa", "8", Wrong),
@@ -352,11 +355,11 @@ mod tests {
         ];
         check_depends(
             &cases,
-            "depends on batch: true with batch 16, exaggerated with batch 8",
+            "depends on batch: true (batch 16), exaggerated (batch 8)",
         );
         check_depends(
             &[("", "8", True), ("eager", "8", Wrong)],
-            "depends on attention: true otherwise, exaggerated with eager",
+            "depends on attention: true (otherwise), exaggerated (eager)",
         );
         let cases = [
             ("sdpa", "8", Wrong),
@@ -365,8 +368,8 @@ mod tests {
         ];
         check_depends(
             &cases,
-            "depends on attention and batch: true with sdpa, batch 16, exaggerated with sdpa, \
-             batch 8, understated with eager, batch 8",
+            "depends on attention and batch: true (sdpa, batch 16), exaggerated (sdpa, batch 8), \
+             understated (eager, batch 8)",
         );
     }
 

@@ -3,7 +3,7 @@
 use crate::args::Report;
 use crate::audit::evidence::Evidence;
 use crate::audit::page;
-use crate::{Exit, output, records};
+use crate::{Exit, charts, output, records};
 use anyhow::Result;
 
 pub(crate) fn run(args: &Report) -> Result<Exit> {
@@ -14,6 +14,8 @@ pub(crate) fn run(args: &Report) -> Result<Exit> {
     }
     let audited = page::audit(&Evidence::new(lines));
     progress.finish_and_clear();
+    let chart = charts::savings(&page::savings(&audited));
+    charts::write(&args.out, &[chart], false)?;
     let file = args.out.join("advice.md");
     records::write_file(&file, page::page(&audited).as_bytes())?;
     output::remark(&format!("audit: {}", file.display()));
