@@ -169,16 +169,20 @@ impl Ask {
         }
     }
 
+    /// What runs, where it is a job; scripts of their own run epochs.
+    pub(crate) fn jobs(&self) -> &[Job] {
+        match self {
+            Self::Of(_, job) | Self::Runs(_, job) | Self::Fails(job) => std::slice::from_ref(job),
+            Self::Saved(_, pair) | Self::SavedBytes(_, pair) | Self::Times(_, pair) => pair,
+            Self::Bent(_, jobs) => jobs,
+            Self::Emptied(..) | Self::Rescued(_) => &[],
+        }
+    }
+
+    /// Where; PyTorch alone has a cache that a program can empty.
     pub(crate) fn runtime(&self) -> Runtime {
-        let job = match self {
-            Self::Of(_, job) | Self::Runs(_, job) | Self::Fails(job) => job,
-            Self::Saved(_, [job, _]) | Self::SavedBytes(_, [job, _]) | Self::Times(_, [job, _]) => {
-                job
-            }
-            Self::Bent(_, jobs) => &jobs[0],
-            Self::Emptied(..) | Self::Rescued(_) => return Runtime::Torch,
-        };
-        job.workload.runtime
+        let job = self.jobs().first();
+        job.map_or(Runtime::Torch, |job| job.workload.runtime)
     }
 
     pub(crate) fn answer(&self, evidence: &Evidence) -> Answer {

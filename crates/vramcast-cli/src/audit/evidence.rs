@@ -4,6 +4,7 @@ use crate::audit::job::Job;
 use crate::cmd::accuracy;
 use crate::model;
 use crate::records::Line;
+use std::collections::BTreeSet;
 use vramcast::bytes::Bytes;
 use vramcast::context::{Context, Loaded, context};
 use vramcast::gpu::{self, Gpu};
@@ -12,7 +13,7 @@ use vramcast::record::{Emptied, Epochs, Record, RunOutcome, Sharing};
 use vramcast::timeline::Timeline;
 use vramcast::workload::Runtime;
 
-/// Everything that was measured.
+/// Everything that was measured on one kind of card.
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
     runs: Vec<Record>,
@@ -24,7 +25,11 @@ pub(crate) struct Evidence {
 pub(crate) type Predicted = Result<(Prediction, Timeline), String>;
 
 /// The card that the records are of.
-const MEASURED_ON: &str = "h200";
+pub(crate) const MEASURED_ON: &str = "H200";
+
+fn is_of(product: &Option<String>) -> bool {
+    product.as_deref().and_then(gpu::find) == Some(known(MEASURED_ON))
+}
 
 /// The card that the claims are about.
 pub(crate) fn t4() -> &'static Gpu {
@@ -53,13 +58,26 @@ impl Evidence {
         let mut evidence = Self::default();
         for line in lines {
             match line {
-                Line::Run(record) => evidence.runs.push(*record),
-                Line::Epochs(epochs) => evidence.epochs.push(*epochs),
-                Line::Sharing(group) => evidence.sharing.push(*group),
-                Line::BatchSearch(_) | Line::NeedSearch(_) | Line::Unknown { .. } => {}
+                Line::Run(run) if is_of(&run.gpu) => evidence.runs.push(*run),
+                Line::Epochs(epochs) if is_of(&epochs.gpu) => evidence.epochs.push(*epochs),
+                Line::Sharing(group) if is_of(&group.gpu) => evidence.sharing.push(*group),
+                _ => {}
             }
         }
         evidence
+    }
+
+    /// The versions of a runtime that ran, with those of what it needs.
+    pub(crate) fn versions(&self, runtime: Runtime) -> String {
+        let runs = self.runs.iter().filter(|r| r.workload.runtime == runtime);
+        let versions = runs.map(|run| match &run.transformers_version {
+            Some(transformers) => {
+                format!("{} with transformers {transformers}", run.runtime_version)
+            }
+            None => run.runtime_version.clone(),
+        });
+        let versions: BTreeSet<String> = versions.collect();
+        Vec::from_iter(versions).join(", ")
     }
 
     /// The record of a job: of several the first that read NVML, in a process that did nothing else.
@@ -69,7 +87,6 @@ impl Evidence {
                 && record.workload == job.workload
                 && record.cap_bytes.is_some() == job.limited
                 && record.outcome != RunOutcome::Failed
-                && record.device != "cpu"
                 && !record.cudnn_last
         });
         let held = |r: &Record| r.measured.base_allocated.map_or(0, |held| held.0);

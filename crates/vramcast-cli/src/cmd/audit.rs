@@ -12,12 +12,13 @@ pub(crate) fn run(args: &Report) -> Result<Exit> {
     for file in &args.files {
         lines.extend(records::read(file)?);
     }
-    let audited = page::audit(&Evidence::new(lines));
+    let evidence = Evidence::new(lines);
+    let audited = page::audit(&evidence);
     progress.finish_and_clear();
     let chart = charts::savings(&page::savings(&audited));
     charts::write(&args.out, &[chart], false)?;
     let file = args.out.join("advice.md");
-    records::write_file(&file, page::page(&audited).as_bytes())?;
+    records::write_file(&file, page::page(&evidence, &audited).as_bytes())?;
     output::remark(&format!("audit: {}", file.display()));
     Ok(Exit::Fine)
 }
