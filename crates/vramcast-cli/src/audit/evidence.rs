@@ -1,12 +1,12 @@
 //! The records that an audit has, and the predictions beside them.
 
 use crate::audit::job::Job;
+use crate::audit::t4::share_of_t4;
 use crate::cmd::accuracy;
 use crate::model;
 use crate::records::Line;
 use std::collections::BTreeSet;
 use vramcast::bytes::Bytes;
-use vramcast::context::{Context, Loaded, context};
 use vramcast::gpu::{self, Gpu};
 use vramcast::predict::{Prediction, Question, predict_with_timeline};
 use vramcast::record::{Emptied, Epochs, Record, RunOutcome, Sharing};
@@ -31,25 +31,9 @@ fn is_of(product: &Option<String>) -> bool {
     product.as_deref().and_then(gpu::find) == Some(known(MEASURED_ON))
 }
 
-/// The card that the claims are about.
-pub(crate) fn t4() -> &'static Gpu {
-    known("t4")
-}
-
+/// A card of the table.
 pub(crate) fn known(name: &str) -> &'static Gpu {
     gpu::find(name).expect("a card of the table")
-}
-
-/// What a T4 leaves each of several processes' allocators, where a context takes the most that is
-/// assumed.
-pub(crate) fn share_of_t4(processes: u64) -> Bytes {
-    let usable = t4().capacity().0;
-    Bytes((usable / processes).saturating_sub(context_on_t4().high.0))
-}
-
-/// The context that is assumed on a T4, of whatever runs.
-pub(crate) fn context_on_t4() -> Context {
-    context(Some(t4()), Loaded::TorchUsed)
 }
 
 impl Evidence {

@@ -4,11 +4,16 @@
 //! finds the records of those jobs and predicts them, `ask` makes values of both, `verdict` judges
 //! the measured ones by rules, and `page` writes all of it down.
 
-pub(crate) mod ask;
+mod ask;
 mod claims;
+mod emptied;
 pub(crate) mod evidence;
+mod figures;
 mod job;
+mod on_card;
 pub(crate) mod page;
 mod quantity;
 mod steps;
+mod t4;
+mod value;
 mod verdict;

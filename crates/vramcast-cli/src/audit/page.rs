@@ -1,8 +1,10 @@
 //! The page of an audit, as a pure function of the records.
 
-use crate::audit::ask::{Answer, Ask, Value};
+use crate::audit::ask::Ask;
 use crate::audit::claims::{Claim, Sentence, claims};
-use crate::audit::evidence::{Evidence, MEASURED_ON, context_on_t4, t4};
+use crate::audit::evidence::{Evidence, MEASURED_ON};
+use crate::audit::t4::{context_on_t4, t4};
+use crate::audit::value::{Answer, Value};
 use crate::audit::verdict::{Bound, Dependence, Traits, Verdict, describe, join, judge};
 use std::fmt::Write as _;
 use vramcast::bytes::Bytes;

@@ -47,7 +47,7 @@ pub(crate) struct Dependence {
 }
 
 /// More than these are for a table, not for a line.
-const TOLD: usize = 5;
+const TOLD: usize = 4;
 
 impl fmt::Display for Dependence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
