@@ -99,7 +99,7 @@ fn probe_cpu(job: &Job) -> Result<Measured, ProbeError> {
                     measured.model_requested = Some(Bytes(live));
                 }
                 phase = begun;
-                begin(&mut measured, phase);
+                begin(&mut measured, phase, job.workload.mode);
             }
             Logged::Alloc(_, bytes) => {
                 sizes.push(bytes);
@@ -107,7 +107,7 @@ fn probe_cpu(job: &Job) -> Result<Measured, ProbeError> {
             }
             Logged::Free(buffer) => live -= sizes[buffer as usize],
         }
-        raise(&mut measured, Bytes(live), None);
+        raise(&mut measured, phase, Bytes(live), None);
     }
     measured.allocations = Some(sizes.len() as u64);
     Ok(measured)
@@ -129,8 +129,8 @@ fn probe_cuda(job: &Job, ordinal: usize) -> Result<Measured, ProbeError> {
     let reading = real.observer.finish()?;
     measured.model_requested = Some(reading.model);
     for (phase, requested, reserved) in reading.phases {
-        begin(&mut measured, phase);
-        raise(&mut measured, requested, Some(reserved));
+        begin(&mut measured, phase, job.workload.mode);
+        raise(&mut measured, phase, requested, Some(reserved));
     }
     measured.reserved = Some(reading.reserved);
     let (free_after, _) = memory_info()?;
@@ -203,13 +203,19 @@ fn described(outcome: &Outcome, job: &Job) -> Result<Measured, ProbeError> {
     })
 }
 
-/// Begins a phase; every forward phase begins a step. Building the model is no part of a run's
-/// peaks.
-fn begin(measured: &mut Measured, phase: Phase) {
-    if phase == Phase::Forward {
+/// Begins a phase. A forward phase begins a step, unless the step before has not come to its
+/// optimizer yet. Building the model is no part of a run's peaks.
+fn begin(measured: &mut Measured, phase: Phase, mode: Mode) {
+    let over = |step: &Step| match (mode, step.phases.last()) {
+        (Mode::Train, Some(last)) => last.name == Phase::Step,
+        (Mode::Infer, _) | (_, None) => true,
+    };
+    if phase == Phase::Forward && measured.steps.last().is_none_or(over) {
         measured.steps.push(Step::default());
     }
-    if let Some(step) = measured.steps.last_mut() {
+    if let Some(step) = measured.steps.last_mut()
+        && step.phases.iter().all(|known| known.name != phase)
+    {
         let (peak_requested, peak_reserved) = (Bytes(0), None);
         step.phases.push(PhasePeak {
             name: phase,
@@ -219,12 +225,10 @@ fn begin(measured: &mut Measured, phase: Phase) {
     }
 }
 
-/// Takes a reading into the peaks of the current phase and of the run.
-fn raise(measured: &mut Measured, requested: Bytes, reserved: Option<Bytes>) {
-    let current = measured
-        .steps
-        .last_mut()
-        .and_then(|step| step.phases.last_mut());
+/// Takes a reading of a phase into its peaks in the current step, and into the run's.
+fn raise(measured: &mut Measured, phase: Phase, requested: Bytes, reserved: Option<Bytes>) {
+    let steps = measured.steps.last_mut();
+    let current = steps.and_then(|step| step.phases.iter_mut().find(|peak| peak.name == phase));
     if let Some(peak) = current {
         peak.peak_requested = peak.peak_requested.max(requested);
         peak.peak_reserved = peak.peak_reserved.max(reserved);

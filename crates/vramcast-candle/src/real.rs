@@ -1,10 +1,11 @@
 //! candle's own meaning of the operations that models use.
 
 use candle_core::backprop::GradStore;
-use candle_core::{D, DType, Device, Module, Result, Tensor, Var};
+use candle_core::{D, DType, Device, Error, Module, Result, Tensor, Var};
 use candle_nn::Optimizer as _;
 use vramcast::backend::{Activation, Init};
 use vramcast::candle::{Candle, Leaf};
+use vramcast::dtype::DType as Type;
 use vramcast::timeline::{Category, Phase, Scope};
 
 /// Who is told what a run is doing, to read counters at the right moments.
@@ -41,6 +42,19 @@ fn dims(shape: &[u64]) -> Vec<usize> {
     shape.iter().map(|&d| d as usize).collect()
 }
 
+fn candle_dtype(dtype: Type) -> Result<DType> {
+    match dtype {
+        Type::U8 => Ok(DType::U8),
+        Type::U32 => Ok(DType::U32),
+        Type::I32 => Ok(DType::I32),
+        Type::I64 => Ok(DType::I64),
+        Type::F16 => Ok(DType::F16),
+        Type::Bf16 => Ok(DType::BF16),
+        Type::F32 => Ok(DType::F32),
+        Type::Bool => Err(Error::Msg("candle has no truth values".to_owned())),
+    }
+}
+
 impl<O: Observer> Real<O> {
     fn variables(&self, tensors: &[Tensor]) -> Result<Vec<Var>> {
         // A tensor that is a variable is wrapped, not copied.
@@ -54,21 +68,18 @@ impl<O: Observer> Candle for Real<O> {
     type Optimizer = Optimizer;
     type Error = candle_core::Error;
 
-    fn leaf(&self, shape: &[u64], init: Init, leaf: Leaf) -> Result<Tensor> {
-        let (shape, device) = (dims(shape), &self.device);
-        match (leaf, init) {
-            (Leaf::Constant, Init::Normal(std)) => Tensor::randn(0f32, std as f32, shape, device),
-            (Leaf::Constant, Init::Zeros) => Tensor::zeros(shape, DType::F32, device),
-            (Leaf::Constant, Init::Ones) => Tensor::ones(shape, DType::F32, device),
-            (Leaf::Variable, init) => {
-                let variable = match init {
-                    Init::Normal(std) => Var::randn(0f32, std as f32, shape, device)?,
-                    Init::Zeros => Var::zeros(shape, DType::F32, device)?,
-                    Init::Ones => Var::ones(shape, DType::F32, device)?,
-                };
-                Ok(variable.into_inner())
-            }
-        }
+    fn leaf(&self, shape: &[u64], init: Init, leaf: Leaf, dtype: Type) -> Result<Tensor> {
+        let (shape, device, dtype) = (dims(shape), &self.device, candle_dtype(dtype)?);
+        let variable = match init {
+            // A tensor of random values has no function of its own for half precision.
+            Init::Normal(std) => Var::randn_f64(0.0, std, shape, dtype, device)?,
+            Init::Zeros => Var::zeros(shape, dtype, device)?,
+            Init::Ones => Var::ones(shape, dtype, device)?,
+        };
+        Ok(match leaf {
+            Leaf::Variable => variable.into_inner(),
+            Leaf::Constant => variable.as_detached_tensor(),
+        })
     }
 
     fn ids(&self, shape: &[u64], value: impl Fn(u64) -> u32) -> Result<Tensor> {
@@ -81,6 +92,18 @@ impl<O: Observer> Candle for Real<O> {
 
     fn dims(&self, x: &Tensor) -> Vec<u64> {
         x.dims().iter().map(|&d| d as u64).collect()
+    }
+
+    fn dtype(&self, x: &Tensor) -> Type {
+        match x.dtype() {
+            DType::F16 => Type::F16,
+            DType::BF16 => Type::Bf16,
+            DType::U8 => Type::U8,
+            DType::U32 => Type::U32,
+            DType::I32 => Type::I32,
+            DType::I64 => Type::I64,
+            _ => Type::F32,
+        }
     }
 
     fn reshape(&self, x: &Tensor, shape: &[u64]) -> Result<Tensor> {
@@ -111,12 +134,16 @@ impl<O: Observer> Candle for Real<O> {
         x.flatten_from(dim)
     }
 
-    fn to_f32(&self, x: &Tensor) -> Result<Tensor> {
-        x.to_dtype(DType::F32)
+    fn to_dtype(&self, x: &Tensor, dtype: Type) -> Result<Tensor> {
+        x.to_dtype(candle_dtype(dtype)?)
     }
 
-    fn to_u32(&self, x: &Tensor) -> Result<Tensor> {
-        x.to_dtype(DType::U32)
+    fn detach(&self, x: &Tensor) -> Tensor {
+        x.detach()
+    }
+
+    fn variable(&self, x: &Tensor) -> Result<Tensor> {
+        Var::from_tensor(x).map(Var::into_inner)
     }
 
     fn ne(&self, x: &Tensor, value: u32) -> Result<Tensor> {
@@ -127,12 +154,20 @@ impl<O: Observer> Candle for Real<O> {
         x.mul(y)
     }
 
+    fn add(&self, x: &Tensor, y: &Tensor) -> Result<Tensor> {
+        x.add(y)
+    }
+
     fn affine(&self, x: &Tensor, mul: f64, add: f64) -> Result<Tensor> {
         x.affine(mul, add)
     }
 
     fn sqr(&self, x: &Tensor) -> Result<Tensor> {
         x.sqr()
+    }
+
+    fn sum_all(&self, x: &Tensor) -> Result<Tensor> {
+        x.sum_all()
     }
 
     fn mean_all(&self, x: &Tensor) -> Result<Tensor> {
@@ -182,6 +217,10 @@ impl<O: Observer> Candle for Real<O> {
         candle_nn::ops::dropout(x, p as f32)
     }
 
+    fn kept(&self, shape: &[u64], p: f64) -> Result<Tensor> {
+        Tensor::rand(0f32, 1f32, dims(shape), &self.device)?.ge(p as f32)
+    }
+
     fn cross_entropy(&self, logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
         candle_nn::loss::cross_entropy(logits, labels)
     }
@@ -190,13 +229,33 @@ impl<O: Observer> Candle for Real<O> {
         loss.backward()
     }
 
+    fn no_gradients(&self) -> GradStore {
+        GradStore::default()
+    }
+
     fn has_gradient(&self, grads: &GradStore, variable: &Tensor) -> bool {
         grads.get(variable).is_some()
     }
 
+    fn take(&self, grads: &mut GradStore, of: &Tensor) -> Option<Tensor> {
+        grads.remove(of)
+    }
+
+    fn put(&self, grads: &mut GradStore, of: &Tensor, gradient: Tensor) {
+        grads.insert(of, gradient);
+    }
+
+    fn is_finite(&self, x: &Tensor) -> Result<bool> {
+        Ok(x.to_scalar::<f32>()?.is_finite())
+    }
+
     fn adamw(&self, variables: &[Tensor]) -> Result<Optimizer> {
-        let variables = self.variables(variables)?;
-        candle_nn::AdamW::new(variables, candle_nn::ParamsAdamW::default()).map(Optimizer::AdamW)
+        let mut params = candle_nn::ParamsAdamW::default();
+        if variables.iter().any(|v| v.dtype() == DType::F16) {
+            // The default is 0 in half precision, and 0 / 0 where a gradient is 0.
+            params.eps = 1e-4;
+        }
+        candle_nn::AdamW::new(self.variables(variables)?, params).map(Optimizer::AdamW)
     }
 
     fn sgd(&self, variables: &[Tensor]) -> Result<Optimizer> {
@@ -223,6 +282,10 @@ impl<O: Observer> Candle for Real<O> {
     }
 
     fn begin_operation(&self) {}
+
+    fn scope(&self) -> Scope {
+        Scope::NONE
+    }
 
     fn enter(&self, _: Scope) -> Scope {
         Scope::NONE

@@ -93,7 +93,10 @@ fn weights<O: Observer>(
     let mut tensors = HashMap::new();
     let (h, i) = (config.hidden_size, config.intermediate_size);
     let mut tensor = |name: String, shape: &[u64], init| -> Result<()> {
-        tensors.insert(name, real.leaf(shape, init, Leaf::Constant)?);
+        tensors.insert(
+            name,
+            real.leaf(shape, init, Leaf::Constant, vramcast::dtype::DType::F32)?,
+        );
         Ok(())
     };
     let normal = Init::Normal(config.initializer_range);

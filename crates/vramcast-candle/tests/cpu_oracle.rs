@@ -5,7 +5,7 @@ use candle_core::Device;
 use vramcast::config::ModelConfig;
 use vramcast::sequence::{Seen, first_difference};
 use vramcast::shadow::candle::Flavour;
-use vramcast::workload::{Code, Mode, Optimizer, Runtime, Task, Workload};
+use vramcast::workload::{Code, Mode, Optimizer, Precision, Runtime, Task, Workload};
 use vramcast_candle::counting::{self, Counting, Logged, Marks};
 use vramcast_candle::{Real, run_stock};
 
@@ -162,6 +162,70 @@ fn every_activation_has_its_own_backward_pass() {
         };
         check(&tiny, &train(Task::MaskedLm, 2, 5));
     }
+}
+
+/// Every task with every way of training that `pull` makes of a plain one.
+fn check_levers(levers: &[fn(&mut Workload)]) {
+    for task in TASKS {
+        for pull in levers {
+            let mut workload = train(task, 3, 10);
+            pull(&mut workload);
+            check(&TINY, &workload);
+        }
+    }
+}
+
+#[test]
+fn half_precision_weights_allocate_what_the_shadow_says() {
+    // candle's CPU multiplies no bfloat16.
+    check_levers(&[|w| w.precision = Precision::Fp16]);
+    for task in TASKS {
+        let workload = Workload {
+            precision: Precision::Fp16,
+            ..infer(task, 3, 11)
+        };
+        check(&TINY, &workload);
+    }
+}
+
+#[test]
+fn mixed_precision_allocates_what_the_shadow_says() {
+    check_levers(&[|w| w.precision = Precision::AmpFp16]);
+    for task in TASKS {
+        let workload = Workload {
+            precision: Precision::AmpFp16,
+            ..infer(task, 3, 11)
+        };
+        check(&TINY, &workload);
+    }
+}
+
+#[test]
+fn checkpointed_layers_allocate_what_the_shadow_says() {
+    check_levers(&[
+        |w| w.checkpointing = true,
+        |w| (w.checkpointing, w.dropout) = (true, false),
+        |w| (w.checkpointing, w.precision) = (true, Precision::Fp16),
+        |w| (w.checkpointing, w.precision) = (true, Precision::AmpFp16),
+    ]);
+}
+
+#[test]
+fn accumulated_gradients_allocate_what_the_shadow_says() {
+    check_levers(&[
+        |w| w.accumulation = 2,
+        |w| (w.accumulation, w.checkpointing) = (3, true),
+        |w| (w.accumulation, w.precision) = (2, Precision::AmpFp16),
+    ]);
+}
+
+#[test]
+fn a_graph_that_is_dropped_before_the_step_allocates_what_the_shadow_says() {
+    check_levers(&[
+        |w| w.drop_graph = true,
+        |w| (w.drop_graph, w.accumulation) = (true, 2),
+        |w| (w.drop_graph, w.optimizer) = (true, Optimizer::Sgd),
+    ]);
 }
 
 #[test]

@@ -1,18 +1,19 @@
 //! The models compute the right thing: with the same weights, what candle-transformers' models of
 //! the same architecture compute; and they train: every parameter receives a gradient.
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::backprop::GradStore;
+use candle_core::{DType, Device, Tensor, Var};
 use candle_nn::VarBuilder;
 use candle_transformers::models::{
     bert as stock_bert, distilbert as stock_distilbert, xlm_roberta as stock_roberta,
 };
 use std::collections::HashMap;
-use vramcast::backend::Activation;
-use vramcast::candle::{Candle, Vocabulary};
+use vramcast::backend::{Activation, Backend};
+use vramcast::candle::{Candle, LossScale, Vocabulary, accumulate};
 use vramcast::config::ModelConfig;
 use vramcast::models::{self, Inputs, Model, bert, distilbert, roberta};
 use vramcast::timeline::Phase;
-use vramcast::workload::{Mode, Task};
+use vramcast::workload::{Mode, Precision, Runtime, Task, Workload};
 use vramcast_candle::{Observer, Real, stock_config};
 
 struct Silent;
@@ -61,6 +62,10 @@ fn config_dropping(family: &str, act: &str, p: f64) -> ModelConfig {
 const BATCH: u64 = 3;
 const SEQ: u64 = 11;
 
+fn workload(mode: Mode) -> Workload {
+    Workload::new(Runtime::Candle, Task::Base, mode, BATCH, SEQ)
+}
+
 /// The second row is padded from its sixth token on.
 fn is_padding(i: u64) -> bool {
     (SEQ + 5..2 * SEQ).contains(&i)
@@ -83,33 +88,34 @@ fn inputs(labels: Option<(u64, u64)>) -> Inputs<Tensor> {
     }
 }
 
+fn largest(tensor: &Tensor) -> f32 {
+    let flat = tensor.abs().unwrap().flatten_all().unwrap();
+    flat.max(0).unwrap().to_scalar().unwrap()
+}
+
 /// The largest difference, in terms of the largest value: sums of single-precision products are
 /// rounded in proportion to it.
 fn largest_difference(ours: &Tensor, theirs: &Tensor) -> f32 {
     assert_eq!(ours.dims(), theirs.dims());
-    let largest = |tensor: &Tensor| -> f32 {
-        let flat = tensor.abs().unwrap().flatten_all().unwrap();
-        flat.max(0).unwrap().to_scalar().unwrap()
-    };
     largest(&(ours - theirs).unwrap()) / largest(theirs)
 }
 
 /// Our model in inference, and its weights by name.
 fn ours(config: &ModelConfig, task: Task) -> (Model<Tensor>, HashMap<String, Tensor>) {
-    let vocabulary = Vocabulary::new(&REAL, Mode::Infer);
+    let vocabulary = Vocabulary::new(&REAL, &workload(Mode::Infer));
     let model = models::build(&vocabulary, config, task).unwrap();
     (model, vocabulary.parameters().into_iter().collect())
 }
 
 fn forward(config: &ModelConfig, model: &Model<Tensor>) -> Tensor {
-    let vocabulary = Vocabulary::new(&REAL, Mode::Infer);
+    let vocabulary = Vocabulary::new(&REAL, &workload(Mode::Infer));
     assert!(SEQ <= config.max_sequence());
     models::forward(&vocabulary, model, &inputs(None), SEQ, Mode::Infer).unwrap()
 }
 
 /// The output of the last layer of our model.
 fn encode(model: &Model<Tensor>) -> Tensor {
-    let (vocabulary, batch) = (Vocabulary::new(&REAL, Mode::Infer), inputs(None));
+    let (vocabulary, batch) = (Vocabulary::new(&REAL, &workload(Mode::Infer)), inputs(None));
     match model {
         Model::Bert(model) => bert::encode(&vocabulary, model, &batch, SEQ).unwrap().0,
         Model::Roberta(model) => roberta::encode(&vocabulary, model, &batch).unwrap().0,
@@ -285,7 +291,7 @@ fn every_parameter_of_every_head_receives_a_gradient_that_is_not_zero() {
             (Task::MaskedLm, Some((BATCH * SEQ, 60))),
         ] {
             let config = config(family, "gelu");
-            let vocabulary = Vocabulary::new(&REAL, Mode::Train);
+            let vocabulary = Vocabulary::new(&REAL, &workload(Mode::Train));
             let model = models::build(&vocabulary, &config, task).unwrap();
             let batch = inputs(labels);
             let loss = models::forward(&vocabulary, &model, &batch, SEQ, Mode::Train).unwrap();
@@ -302,12 +308,184 @@ fn every_parameter_of_every_head_receives_a_gradient_that_is_not_zero() {
     }
 }
 
+/// The tasks, and how many labels of how many classes each trains with.
+const TRAINED: [(Task, Option<(u64, u64)>); 3] = [
+    (Task::Base, None),
+    (Task::SequenceClassification, Some((BATCH, 5))),
+    (Task::MaskedLm, Some((BATCH * SEQ, 60))),
+];
+
+/// A model that trains, with the vocabulary it was built in.
+struct Trained {
+    vocabulary: Vocabulary<'static, Real<Silent>>,
+    model: Model<Tensor>,
+    variables: Vec<Tensor>,
+}
+
+impl Trained {
+    fn new(config: &ModelConfig, task: Task, pull: impl Fn(&mut Workload)) -> Self {
+        let mut workload = workload(Mode::Train);
+        pull(&mut workload);
+        let vocabulary = Vocabulary::new(&REAL, &workload);
+        let model = models::build(&vocabulary, config, task).unwrap();
+        let variables = vocabulary.parameters().into_iter().map(|p| p.1).collect();
+        Self {
+            vocabulary,
+            model,
+            variables,
+        }
+    }
+
+    /// The same weights as `other`'s, as far as this one's type holds them.
+    fn like(self, other: &Self) -> Self {
+        for (mine, theirs) in self.variables.iter().zip(&other.variables) {
+            let value = theirs.detach().to_dtype(mine.dtype()).unwrap();
+            Var::from_tensor(mine).unwrap().set(&value).unwrap();
+        }
+        self
+    }
+
+    fn loss(&self, inputs: &Inputs<Tensor>) -> Tensor {
+        models::forward(&self.vocabulary, &self.model, inputs, SEQ, Mode::Train).unwrap()
+    }
+
+    fn gradients(&self, loss: Tensor) -> GradStore {
+        self.vocabulary.backward(loss, &self.variables).unwrap().0
+    }
+
+    /// The largest difference of any gradient, in terms of the largest value of all: some are zero
+    /// but for rounding.
+    fn difference(&self, ours: &GradStore, other: &Self, theirs: &GradStore) -> f32 {
+        let pairs = self.variables.iter().zip(&other.variables);
+        let (mut difference, mut value) = (0f32, 0f32);
+        for (a, b) in pairs {
+            let (a, b) = (ours.get(a).unwrap(), theirs.get(b).unwrap());
+            difference = difference.max(largest(&(a - b).unwrap()));
+            value = value.max(largest(b));
+        }
+        difference / value
+    }
+}
+
+#[test]
+fn gradients_with_checkpointing_equal_those_without() {
+    for family in FAMILIES {
+        for (task, labels) in TRAINED {
+            let config = config_dropping(family, "gelu", 0.0);
+            let plain = Trained::new(&config, task, |_| {});
+            let again = Trained::new(&config, task, |w| w.checkpointing = true).like(&plain);
+            let batch = inputs(labels);
+            let (loss, same) = (plain.loss(&batch), again.loss(&batch));
+            let losses = [&loss, &same].map(|l| l.to_scalar::<f32>().unwrap());
+            assert_eq!(losses[0], losses[1], "{family} {task}");
+            let (expected, found) = (plain.gradients(loss), again.gradients(same));
+            let difference = again.difference(&found, &plain, &expected);
+            // The two gradients of a tied table add up in another order.
+            let most = if task == Task::MaskedLm { 1e-6 } else { 0.0 };
+            assert!(difference <= most, "{family} {task}: {difference}");
+        }
+    }
+}
+
+#[test]
+fn a_layer_that_runs_again_drops_what_it_dropped_before() {
+    const P: f64 = 0.5;
+    let checkpointed = Workload {
+        checkpointing: true,
+        ..workload(Mode::Train)
+    };
+    let vocabulary = Vocabulary::new(&REAL, &checkpointed);
+    let x = Var::randn(0f32, 1.0, (8, 64), &Device::Cpu).unwrap();
+    let variables = [x.as_tensor().clone()];
+    let dropping = |backend: &Vocabulary<'_, _>, x: &Tensor| {
+        backend.dropout(backend.dropout(x.clone(), P)?, P)
+    };
+    let y = vocabulary.layer(&variables[0], dropping).unwrap();
+    let kept = y.ne(0f32).unwrap().to_dtype(DType::F32).unwrap();
+    let (grads, _) = vocabulary
+        .backward(y.sum_all().unwrap(), &variables)
+        .unwrap();
+    // What was kept twice was scaled twice.
+    let expected = (kept * (1.0 / (1.0 - P)).powi(2)).unwrap();
+    assert_eq!(largest_difference(grads.get(&x).unwrap(), &expected), 0.0);
+    assert!(expected.sum_all().unwrap().to_scalar::<f32>().unwrap() > 0.0);
+}
+
+#[test]
+fn passes_add_up_to_the_gradient_of_their_mean() {
+    let config = config_dropping("bert", "gelu", 0.0);
+    let trained = Trained::new(&config, Task::SequenceClassification, |_| {});
+    let first = inputs(Some((BATCH, 5)));
+    let second = Inputs {
+        labels: Some(REAL.ids(&[BATCH], |_| 3).unwrap()),
+        ..first.clone()
+    };
+    let mean = ((trained.loss(&first) + trained.loss(&second)).unwrap() / 2.0).unwrap();
+    let expected = trained.gradients(mean);
+    let mut sum = REAL.no_gradients();
+    for batch in [first, second] {
+        let half = (trained.loss(&batch) / 2.0).unwrap();
+        let grads = trained.gradients(half);
+        accumulate(&REAL, &trained.variables, &mut sum, grads).unwrap();
+    }
+    let difference = trained.difference(&sum, &trained, &expected);
+    assert!(difference < 1e-5, "{difference}");
+}
+
+#[test]
+fn gradients_in_mixed_precision_are_those_of_single_precision_rounded() {
+    for (task, labels) in TRAINED {
+        let config = config_dropping("bert", "gelu", 0.0);
+        let single = Trained::new(&config, task, |_| {});
+        let mixed = Trained::new(&config, task, |w| w.precision = Precision::AmpFp16);
+        let mixed = mixed.like(&single);
+        let batch = inputs(labels);
+        let expected = single.gradients(single.loss(&batch));
+        let mut scale = LossScale::default();
+        // The first scales are too large for weights as large as these.
+        let found = (0..10).find_map(|_| {
+            let loss = scale.scaled(&REAL, &mixed.loss(&batch)).unwrap();
+            let mut found = mixed.gradients(loss);
+            let finite = scale.unscale(&REAL, &mixed.variables, &mut found);
+            finite.unwrap().then_some(found)
+        });
+        let found = found.unwrap_or_else(|| panic!("{task}: never finite"));
+        // Eleven bits, and a hundred roundings one after the other.
+        let difference = mixed.difference(&found, &single, &expected);
+        assert!(difference < 100.0 / 2048.0, "{task}: {difference}");
+        assert!(difference > 0.0, "{task}: nothing was rounded");
+    }
+}
+
+#[test]
+fn a_gradient_that_is_not_finite_halves_the_scale_and_forbids_the_step() {
+    let x = Var::new(&[1f32, 2.0], &Device::Cpu).unwrap();
+    let variables = [x.as_tensor().clone()];
+    let mut scale = LossScale::default();
+    for (factor, finite) in [
+        (1.0, true),
+        (f64::INFINITY, false),
+        (f64::NAN, false),
+        (1.0, true),
+    ] {
+        let loss = (x.as_tensor() * factor).unwrap().sum_all().unwrap();
+        let before = scale.scaled(&REAL, &loss).unwrap();
+        let mut grads = before.backward().unwrap();
+        let found = scale.unscale(&REAL, &variables, &mut grads).unwrap();
+        assert_eq!(found, finite, "{factor}");
+        if finite {
+            let grad = grads.get(&x).unwrap().to_vec1::<f32>().unwrap();
+            assert_eq!(grad, [1.0, 1.0]);
+        }
+    }
+}
+
 #[test]
 fn a_training_step_lowers_the_loss() {
     for family in FAMILIES {
         // What is dropped is drawn anew in every step, and moves the loss more than twenty steps do.
         let config = config_dropping(family, "gelu", 0.0);
-        let vocabulary = Vocabulary::new(&REAL, Mode::Train);
+        let vocabulary = Vocabulary::new(&REAL, &workload(Mode::Train));
         let model = models::build(&vocabulary, &config, Task::SequenceClassification).unwrap();
         let variables: Vec<Tensor> = vocabulary.parameters().into_iter().map(|p| p.1).collect();
         let mut optimizer = REAL.adamw(&variables).unwrap();

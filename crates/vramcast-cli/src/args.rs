@@ -237,6 +237,12 @@ pub(crate) struct WorkloadArgs {
     /// Forward and backward passes per optimizer step.
     #[arg(long, default_value_t = 1)]
     accumulation: u32,
+    /// Drop no elements in training, whatever the model's configuration says.
+    #[arg(long)]
+    no_dropout: bool,
+    /// Free candle's graph before the optimizer's step; PyTorch always does.
+    #[arg(long)]
+    drop_graph: bool,
     /// The batch has padded rows.
     #[arg(long)]
     padding: bool,
@@ -270,6 +276,8 @@ impl WorkloadArgs {
             code: self.code,
             checkpointing: self.checkpointing,
             accumulation: self.accumulation,
+            dropout: !self.no_dropout,
+            drop_graph: self.drop_graph,
             padding: self.padding,
             training_loop: self.training_loop,
             placement: self.placement.unwrap_or(placement),

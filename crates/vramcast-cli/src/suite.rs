@@ -47,6 +47,10 @@ struct Table {
     checkpointing: OneOrMany<bool>,
     #[serde(default = "one")]
     accumulation: OneOrMany<u32>,
+    #[serde(default = "yes")]
+    dropout: OneOrMany<bool>,
+    #[serde(default)]
+    drop_graph: OneOrMany<bool>,
     #[serde(default)]
     padding: OneOrMany<bool>,
     #[serde(default, rename = "loop")]
@@ -76,6 +80,10 @@ fn candle() -> Runtime {
 
 fn one() -> OneOrMany<u32> {
     OneOrMany::One(1)
+}
+
+fn yes() -> OneOrMany<bool> {
+    OneOrMany::One(true)
 }
 
 #[derive(Debug, Deserialize)]
@@ -151,6 +159,8 @@ fn expand(table: &Table) -> Vec<Entry> {
     vary(&mut entries, &table.accumulation, |w, &n| {
         w.accumulation = n
     });
+    vary(&mut entries, &table.dropout, |w, &on| w.dropout = on);
+    vary(&mut entries, &table.drop_graph, |w, &on| w.drop_graph = on);
     vary(&mut entries, &table.padding, |w, &on| w.padding = on);
     vary(&mut entries, &table.training_loop, |w, &who| {
         w.training_loop = who;

@@ -47,8 +47,12 @@ fn a_question_that_makes_no_sense_is_refused_in_one_line() {
         ),
         ("predict bert-base-uncased --gpu h20000", "nearest: h200"),
         (
-            "predict bert-base-uncased --runtime candle --precision bf16",
-            "fp32 so far",
+            "probe bert-base-uncased --runtime candle --device cpu --precision bf16",
+            "candle's CPU has no bfloat16 matrix product",
+        ),
+        (
+            "predict bert-base-uncased --drop-graph",
+            "backward() has freed it",
         ),
         (
             "predict bert-base-uncased --runtime candle --attention sdpa",
@@ -57,10 +61,6 @@ fn a_question_that_makes_no_sense_is_refused_in_one_line() {
         (
             "advise bert-base-uncased --runtime candle",
             "use --runtime torch",
-        ),
-        (
-            "predict bert-base-uncased --runtime candle --checkpointing",
-            "neither activation checkpointing",
         ),
         (
             "predict bert-base-uncased --runtime candle --code candle-transformers",

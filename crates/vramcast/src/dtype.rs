@@ -34,4 +34,22 @@ impl DType {
             Self::I32 | Self::U32 | Self::F32 => 32,
         }
     }
+
+    /// Whether gradients can be of this type.
+    pub const fn is_float(self) -> bool {
+        matches!(self, Self::Bf16 | Self::F16 | Self::F32)
+    }
+
+    /// The lowest finite value; 0 for types without a sign.
+    pub const fn lowest(self) -> f64 {
+        match self {
+            Self::U8 | Self::Bool | Self::U32 => 0.0,
+            Self::I64 => i64::MIN as f64,
+            Self::I32 => i32::MIN as f64,
+            // 8 bits of significand, exponents to 127.
+            Self::Bf16 => -3.389_531_389_251_535_5e38,
+            Self::F16 => -65_504.0,
+            Self::F32 => f32::MIN as f64,
+        }
+    }
 }

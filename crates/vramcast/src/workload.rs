@@ -3,6 +3,7 @@
 //! A workload is a plain value. Which combinations a runtime can run is the runtime's to say, not
 //! this module's.
 
+use crate::dtype::DType;
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, VariantNames};
 
@@ -87,6 +88,31 @@ pub enum Precision {
     AmpBf16,
     /// Single-precision weights, the forward pass under half-precision autocast with a loss scaler.
     AmpFp16,
+}
+
+impl Precision {
+    /// The type of weights, and so of gradients and the optimizer's state.
+    pub const fn weights(self) -> DType {
+        match self {
+            Self::Fp32 | Self::AmpBf16 | Self::AmpFp16 => DType::F32,
+            Self::Bf16 => DType::Bf16,
+            Self::Fp16 => DType::F16,
+        }
+    }
+
+    /// The type that products run in, where it is not that of the weights.
+    pub const fn autocast(self) -> Option<DType> {
+        match self {
+            Self::AmpBf16 => Some(DType::Bf16),
+            Self::AmpFp16 => Some(DType::F16),
+            Self::Fp32 | Self::Bf16 | Self::Fp16 => None,
+        }
+    }
+
+    /// The type that products run in.
+    pub fn products(self) -> DType {
+        self.autocast().unwrap_or(self.weights())
+    }
 }
 
 /// How attention is computed.
@@ -300,6 +326,12 @@ pub struct Workload {
     /// Forward and backward passes per optimizer step.
     #[serde(default = "one")]
     pub accumulation: u32,
+    /// Whether elements are dropped in training, as the model's configuration says.
+    #[serde(default = "yes")]
+    pub dropout: bool,
+    /// Whether candle's graph dies before the optimizer's step, as PyTorch's always does.
+    #[serde(default)]
+    pub drop_graph: bool,
     /// Whether the batch has padded rows.
     #[serde(default)]
     pub padding: bool,
@@ -324,6 +356,10 @@ fn one() -> u32 {
     1
 }
 
+fn yes() -> bool {
+    true
+}
+
 impl Workload {
     /// A workload with everything but the shapes at the runtime's default.
     pub fn new(runtime: Runtime, task: Task, mode: Mode, batch: u64, seq: u64) -> Self {
@@ -339,6 +375,8 @@ impl Workload {
             code: Code::default(),
             checkpointing: false,
             accumulation: 1,
+            dropout: true,
+            drop_graph: false,
             padding: false,
             training_loop: Loop::default(),
             placement: Placement::default(),
@@ -370,6 +408,8 @@ impl Workload {
         }
         let more = [
             (self.checkpointing, "checkpointing".to_owned()),
+            (!self.dropout, "no dropout".to_owned()),
+            (self.drop_graph, "graph dropped before the step".to_owned()),
             (self.padding, "padded".to_owned()),
             (
                 self.accumulation > 1,

@@ -70,8 +70,8 @@ pub(crate) fn measure(job: &Job<'_>, card: Option<&Card>) -> Result<Run> {
     let mut command = Command::new(job.python);
     command.arg(&script);
     let mut asked = serde_json::to_value(job)?;
-    // The script has one runtime, and no model code of candle's.
-    for field in ["runtime", "code"] {
+    // The script has one runtime, and nothing of candle's; its config says what is dropped.
+    for field in ["runtime", "code", "dropout", "drop_graph"] {
         asked.as_object_mut().and_then(|job| job.remove(field));
     }
     let exited = run(command, &serde_json::to_vec(&asked)?, card)

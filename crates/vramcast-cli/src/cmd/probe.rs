@@ -274,7 +274,7 @@ fn measure(args: &Probe, plan: &Plan) -> Result<Probed> {
         Runtime::Torch => {
             let python = args.python.clone().unwrap_or_else(|| "python3".into());
             let job = child::torch::Job {
-                config: plan.config.to_json(),
+                config: plan.config.with_dropout(workload.dropout).to_json(),
                 workload: workload.clone(),
                 steps,
                 cap_bytes: limit(args, &plan.entry),

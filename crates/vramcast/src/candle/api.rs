@@ -1,6 +1,7 @@
 //! The part of candle's API that models and training loops use.
 
 use crate::backend::{Activation, Init};
+use crate::dtype::DType;
 use crate::timeline::{Category, Phase, Scope};
 
 /// A tensor that nothing was computed for.
@@ -27,13 +28,21 @@ pub trait Candle {
     /// `candle_core::Error`.
     type Error;
 
-    /// `Var::randn`, `zeros` or `ones` of single-precision values; not a `Var` for a constant.
-    fn leaf(&self, shape: &[u64], init: Init, leaf: Leaf) -> Result<Self::Tensor, Self::Error>;
+    /// `Var::randn_f64`, `zeros` or `ones`; not a `Var` for a constant.
+    fn leaf(
+        &self,
+        shape: &[u64],
+        init: Init,
+        leaf: Leaf,
+        dtype: DType,
+    ) -> Result<Self::Tensor, Self::Error>;
     /// `Tensor::from_vec` of `u32` values that `value` gives by position.
     fn ids(&self, shape: &[u64], value: impl Fn(u64) -> u32) -> Result<Self::Tensor, Self::Error>;
 
     /// `Tensor::dims`.
     fn dims(&self, x: &Self::Tensor) -> Vec<u64>;
+    /// `Tensor::dtype`.
+    fn dtype(&self, x: &Self::Tensor) -> DType;
     /// `Tensor::reshape`.
     fn reshape(&self, x: &Self::Tensor, shape: &[u64]) -> Result<Self::Tensor, Self::Error>;
     /// `Tensor::transpose`.
@@ -54,18 +63,24 @@ pub trait Candle {
     ) -> Result<Self::Tensor, Self::Error>;
     /// `Tensor::flatten_from`.
     fn flatten_from(&self, x: &Self::Tensor, dim: usize) -> Result<Self::Tensor, Self::Error>;
-    /// `Tensor::to_dtype` to single precision.
-    fn to_f32(&self, x: &Self::Tensor) -> Result<Self::Tensor, Self::Error>;
-    /// `Tensor::to_dtype` to `u32`.
-    fn to_u32(&self, x: &Self::Tensor) -> Result<Self::Tensor, Self::Error>;
+    /// `Tensor::to_dtype`.
+    fn to_dtype(&self, x: &Self::Tensor, dtype: DType) -> Result<Self::Tensor, Self::Error>;
+    /// `Tensor::detach`.
+    fn detach(&self, x: &Self::Tensor) -> Self::Tensor;
+    /// `Var::from_tensor`, which copies.
+    fn variable(&self, x: &Self::Tensor) -> Result<Self::Tensor, Self::Error>;
     /// `Tensor::ne` with a number.
     fn ne(&self, x: &Self::Tensor, value: u32) -> Result<Self::Tensor, Self::Error>;
     /// `Tensor::mul`.
     fn mul(&self, x: &Self::Tensor, y: &Self::Tensor) -> Result<Self::Tensor, Self::Error>;
+    /// `Tensor::add`.
+    fn add(&self, x: &Self::Tensor, y: &Self::Tensor) -> Result<Self::Tensor, Self::Error>;
     /// `Tensor::affine`.
     fn affine(&self, x: &Self::Tensor, mul: f64, add: f64) -> Result<Self::Tensor, Self::Error>;
     /// `Tensor::sqr`.
     fn sqr(&self, x: &Self::Tensor) -> Result<Self::Tensor, Self::Error>;
+    /// `Tensor::sum_all`.
+    fn sum_all(&self, x: &Self::Tensor) -> Result<Self::Tensor, Self::Error>;
     /// `Tensor::mean_all`.
     fn mean_all(&self, x: &Self::Tensor) -> Result<Self::Tensor, Self::Error>;
     /// `gelu_erf`, `gelu`, `relu` or `tanh`.
@@ -107,6 +122,9 @@ pub trait Candle {
     fn softmax(&self, x: &Self::Tensor) -> Result<Self::Tensor, Self::Error>;
     /// `candle_nn::ops::dropout`.
     fn dropout(&self, x: &Self::Tensor, p: f64) -> Result<Self::Tensor, Self::Error>;
+    /// `Tensor::rand` between 0 and 1, where `Tensor::ge` to `p`: `u8` ones with probability
+    /// `1 - p`.
+    fn kept(&self, shape: &[u64], p: f64) -> Result<Self::Tensor, Self::Error>;
     /// `candle_nn::loss::cross_entropy`.
     fn cross_entropy(
         &self,
@@ -116,9 +134,17 @@ pub trait Candle {
 
     /// `Tensor::backward`.
     fn backward(&self, loss: &Self::Tensor) -> Result<Self::Grads, Self::Error>;
+    /// `GradStore::default`.
+    fn no_gradients(&self) -> Self::Grads;
     /// Whether the store has a gradient for `variable`.
     fn has_gradient(&self, grads: &Self::Grads, variable: &Self::Tensor) -> bool;
-    /// `AdamW::new` with candle's default parameters.
+    /// `GradStore::remove`.
+    fn take(&self, grads: &mut Self::Grads, of: &Self::Tensor) -> Option<Self::Tensor>;
+    /// `GradStore::insert`, where there is none yet.
+    fn put(&self, grads: &mut Self::Grads, of: &Self::Tensor, gradient: Self::Tensor);
+    /// Whether a scalar is finite: `Tensor::to_scalar`, for which the host waits.
+    fn is_finite(&self, x: &Self::Tensor) -> Result<bool, Self::Error>;
+    /// `AdamW::new`.
     fn adamw(&self, variables: &[Self::Tensor]) -> Result<Self::Optimizer, Self::Error>;
     /// `SGD::new`.
     fn sgd(&self, variables: &[Self::Tensor]) -> Result<Self::Optimizer, Self::Error>;
@@ -134,6 +160,8 @@ pub trait Candle {
     fn end(&self);
     /// Says that an operation of the vocabulary begins.
     fn begin_operation(&self);
+    /// What allocations are tagged with now.
+    fn scope(&self) -> Scope;
     /// Tags what follows with `scope` and returns the scope before.
     fn enter(&self, scope: Scope) -> Scope;
     /// Runs `make`, whose allocations are known to be `category`.

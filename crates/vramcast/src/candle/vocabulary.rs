@@ -2,27 +2,61 @@
 //! fused kernels, which sever the graph silently, are not used.
 
 use super::api::{Candle, Leaf};
+use super::checkpoint::Checkpoints;
 use crate::backend::{Activation, Attended, Backend, BiasOf, Heads, Init, LayerNorm, Linear};
+use crate::dtype::DType;
 use crate::timeline::{Category, Scope};
-use crate::workload::Mode;
+use crate::workload::{Mode, Precision, Workload};
 use std::cell::RefCell;
 
 /// A backend over any interpretation of candle, and the parameters made through it.
-#[derive(Debug)]
+///
+/// Under autocast, products run in half precision and what comes of them stays so; norms, softmax,
+/// sums of residuals and the loss are computed in the type of the weights, as PyTorch does it.
 pub struct Vocabulary<'a, C: Candle> {
     candle: &'a C,
     mode: Mode,
+    precision: Precision,
     parameters: RefCell<Vec<(String, C::Tensor)>>,
+    /// Where layers run again in the backward pass.
+    checkpoints: Option<Checkpoints<'a, C>>,
 }
 
 impl<'a, C: Candle> Vocabulary<'a, C> {
-    /// A backend that makes variables and drops elements where `mode` is training.
-    pub fn new(candle: &'a C, mode: Mode) -> Self {
+    /// A backend that makes variables and drops elements where the workload trains.
+    pub fn new(candle: &'a C, workload: &Workload) -> Self {
+        let Workload {
+            mode, precision, ..
+        } = *workload;
+        let checkpoints = mode == Mode::Train && workload.checkpointing;
         Self {
             candle,
             mode,
+            precision,
             parameters: RefCell::default(),
+            checkpoints: checkpoints.then(Checkpoints::default),
         }
+    }
+
+    /// Differentiates a loss: the gradients of `variables`, and others where nothing is
+    /// checkpointed, and the loss, then without its graph where layers run again.
+    ///
+    /// # Errors
+    /// What candle returns.
+    pub fn backward(
+        &self,
+        loss: C::Tensor,
+        variables: &[C::Tensor],
+    ) -> Result<(C::Grads, C::Tensor), C::Error> {
+        let c = self.candle;
+        let grads = c.backward(&loss)?;
+        let Some(checkpoints) = &self.checkpoints else {
+            return Ok((grads, loss));
+        };
+        let value = c.detach(&loss);
+        drop(loss);
+        let grads = checkpoints.backward(self, c, variables, grads)?;
+        Ok((grads, value))
     }
 
     /// The parameters made so far, by the hub's names, in the order of their making.
@@ -33,6 +67,24 @@ impl<'a, C: Candle> Vocabulary<'a, C> {
     fn begin(&self) -> &'a C {
         self.candle.begin_operation();
         self.candle
+    }
+
+    /// A parameter as an operation takes it.
+    fn taken(&self, parameter: &C::Tensor) -> C::Tensor {
+        match &self.checkpoints {
+            Some(checkpoints) => checkpoints.parameter(self.candle, parameter),
+            None => parameter.clone(),
+        }
+    }
+
+    /// In the type of products.
+    fn lowered(&self, x: &C::Tensor) -> Result<C::Tensor, C::Error> {
+        self.candle.to_dtype(x, self.precision.products())
+    }
+
+    /// In the type of weights.
+    fn raised(&self, x: &C::Tensor) -> Result<C::Tensor, C::Error> {
+        self.candle.to_dtype(x, self.precision.weights())
     }
 
     /// `[B, S, H]`: a contiguous `[B, heads, S, H / heads]`.
@@ -57,7 +109,9 @@ impl<C: Candle> Backend for Vocabulary<'_, C> {
             Mode::Infer => Leaf::Constant,
         };
         let c = self.begin();
-        let made = c.with_category(Category::Parameters, || c.leaf(shape, init, leaf))?;
+        let made = c.with_category(Category::Parameters, || {
+            c.leaf(shape, init, leaf, self.precision.weights())
+        })?;
         self.parameters
             .borrow_mut()
             .push((name.to_owned(), made.clone()));
@@ -113,9 +167,12 @@ impl<C: Candle> Backend for Vocabulary<'_, C> {
     fn layer(
         &self,
         hidden: &C::Tensor,
-        layer: impl Fn(&Self, &C::Tensor) -> Result<C::Tensor, C::Error>,
+        layer: impl Fn(&Self, &C::Tensor) -> Result<C::Tensor, C::Error> + 'static,
     ) -> Result<C::Tensor, C::Error> {
-        layer(self, hidden)
+        match &self.checkpoints {
+            Some(checkpoints) => checkpoints.first(self, self.candle, hidden, Box::new(layer)),
+            None => layer(self, hidden),
+        }
     }
 
     fn token_types(
@@ -146,23 +203,26 @@ impl<C: Candle> Backend for Vocabulary<'_, C> {
     fn padded_positions(&self, ids: &C::Tensor, padding: u64) -> Result<C::Tensor, C::Error> {
         let c = self.begin();
         let seq = c.dims(ids).last().copied().unwrap_or(1);
-        let tokens = c.to_f32(&c.ne(ids, padding as u32)?)?;
+        let tokens = c.to_dtype(&c.ne(ids, padding as u32)?, DType::F32)?;
         let triangle = c.ids(&[seq, seq], |i| u32::from(i / seq <= i % seq))?;
-        let numbers = c.matmul(&tokens, &c.to_f32(&triangle)?)?;
+        let numbers = c.matmul(&tokens, &c.to_dtype(&triangle, DType::F32)?)?;
         let numbers = c.mul(&numbers, &tokens)?;
-        c.to_u32(&c.affine(&numbers, 1.0, padding as f64)?)
+        c.to_dtype(&c.affine(&numbers, 1.0, padding as f64)?, DType::U32)
     }
 
     fn padding_mask(&self, mask: &C::Tensor) -> Result<C::Tensor, C::Error> {
         let c = self.begin();
-        let mask = c.to_f32(&c.unsqueeze(&c.unsqueeze(mask, 1)?, 1)?)?;
+        let mask = self.raised(&c.unsqueeze(&c.unsqueeze(mask, 1)?, 1)?)?;
         // 1 becomes 0, 0 becomes the lowest value.
-        let lowest = f64::from(f32::MIN);
+        let lowest = self.precision.weights().lowest();
         c.affine(&mask, -lowest, lowest)
     }
 
     fn linear(&self, x: &C::Tensor, layer: &Linear<C::Tensor>) -> Result<C::Tensor, C::Error> {
-        self.begin().linear(x, &layer.weight, &layer.bias)
+        let c = self.begin();
+        let weight = self.lowered(&self.taken(&layer.weight))?;
+        let bias = self.lowered(&self.taken(&layer.bias))?;
+        c.linear(&self.lowered(x)?, &weight, &bias)
     }
 
     fn project(
@@ -179,20 +239,24 @@ impl<C: Candle> Backend for Vocabulary<'_, C> {
         x: &C::Tensor,
         norm: &LayerNorm<C::Tensor>,
     ) -> Result<C::Tensor, C::Error> {
-        self.begin()
-            .layer_norm_slow(x, &norm.weight, &norm.bias, norm.eps)
+        let c = self.begin();
+        let (weight, bias) = (self.taken(&norm.weight), self.taken(&norm.bias));
+        c.layer_norm_slow(&self.raised(x)?, &weight, &bias, norm.eps)
     }
 
     fn add(&self, x: &C::Tensor, y: &C::Tensor) -> Result<C::Tensor, C::Error> {
-        self.begin().broadcast_add(x, y)
+        self.begin()
+            .broadcast_add(&self.raised(x)?, &self.raised(y)?)
     }
 
     fn dropout(&self, x: C::Tensor, p: f64) -> Result<C::Tensor, C::Error> {
         let c = self.begin();
-        if self.mode == Mode::Train && p > 0.0 {
-            c.dropout(&x, p)
-        } else {
-            Ok(x)
+        if self.mode == Mode::Infer || p == 0.0 {
+            return Ok(x);
+        }
+        match &self.checkpoints {
+            Some(checkpoints) => checkpoints.dropout(c, &x, p),
+            None => c.dropout(&x, p),
         }
     }
 
@@ -214,10 +278,10 @@ impl<C: Candle> Backend for Vocabulary<'_, C> {
         let mut scores = c.matmul(&query, &c.transpose(&key, 2, 3)?)?;
         drop((query, key));
         scores = c.affine(&scores, 1.0 / (width as f64).sqrt(), 0.0)?;
-        scores = c.broadcast_add(&scores, mask)?;
+        scores = c.broadcast_add(&self.raised(&scores)?, mask)?;
         let mut weights = c.softmax(&scores)?;
         drop(scores);
-        weights = self.dropout(weights, dropout)?;
+        weights = self.lowered(&self.dropout(weights, dropout)?)?;
         let context = c.matmul(&weights, &value)?;
         drop((weights, value));
         let context = c.contiguous(&c.transpose(&context, 1, 2)?)?;
@@ -241,11 +305,12 @@ impl<C: Candle> Backend for Vocabulary<'_, C> {
             .split_last()
             .map_or((1, &[][..]), |(c, rest)| (*c, rest));
         let rows = rows.iter().product();
-        c.cross_entropy(&c.reshape(logits, &[rows, classes])?, labels)
+        let logits = self.raised(&c.reshape(logits, &[rows, classes])?)?;
+        c.cross_entropy(&logits, labels)
     }
 
     fn mean_square(&self, x: &C::Tensor) -> Result<C::Tensor, C::Error> {
         let c = self.begin();
-        c.mean_all(&c.sqr(x)?)
+        c.mean_all(&c.sqr(&self.raised(x)?)?)
     }
 }

@@ -180,6 +180,28 @@ impl ModelConfig {
         json
     }
 
+    /// The same model, which drops nothing in training unless `dropout`.
+    #[must_use]
+    pub fn with_dropout(&self, dropout: bool) -> Self {
+        let mut config = self.clone();
+        if dropout {
+            return config;
+        }
+        match &mut config {
+            Self::Bert(bert) | Self::Roberta(roberta::Config { encoder: bert, .. }) => {
+                bert.hidden_dropout_prob = 0.0;
+                bert.attention_probs_dropout_prob = 0.0;
+                bert.classifier_dropout = 0.0;
+            }
+            Self::DistilBert(distilbert) => {
+                distilbert.dropout = 0.0;
+                distilbert.attention_dropout = 0.0;
+                distilbert.seq_classif_dropout = 0.0;
+            }
+        }
+        config
+    }
+
     /// Entries of the vocabulary.
     pub fn vocab_size(&self) -> u64 {
         match self {

@@ -10,6 +10,7 @@ use crate::bytes::{Bytes, TooLarge};
 use crate::candle;
 use crate::config::ModelConfig;
 use crate::context::{Context, Loaded, context};
+use crate::dtype::DType;
 use crate::pace;
 use crate::shadow::candle::{Flavour, RunError, run};
 use crate::shadow::torch::Process;
@@ -136,7 +137,10 @@ fn allocations(timeline: &Timeline, mode: Mode) -> u64 {
 fn check(question: &Question<'_>) -> Result<(), PredictError> {
     let refuse = |text: String| Err(PredictError::Workload(text));
     let Question {
-        config, workload, ..
+        config,
+        workload,
+        flavour,
+        ..
     } = *question;
     if of_pytorch(question) {
         return refuse(
@@ -149,12 +153,6 @@ fn check(question: &Question<'_>) -> Result<(), PredictError> {
         return refuse(format!(
             "candle has no optimizer {}; known: adamw, sgd",
             workload.optimizer
-        ));
-    }
-    if workload.precision != Precision::Fp32 {
-        return refuse(format!(
-            "candle is predicted in fp32 so far, not in {}",
-            workload.precision
         ));
     }
     if workload.attention != Attention::Eager {
@@ -170,17 +168,20 @@ fn check(question: &Question<'_>) -> Result<(), PredictError> {
             "the stock BertModel of candle-transformers has no tanh activation".to_owned(),
         );
     }
-    if workload.checkpointing || workload.accumulation != 1 {
-        return refuse(
-            "candle has neither activation checkpointing nor gradient accumulation".to_owned(),
-        );
-    }
     if workload.code == Code::CandleTransformers
-        && (workload.mode, workload.task) != (Mode::Infer, Task::Base)
+        && (workload.mode, workload.task, workload.precision)
+            != (Mode::Infer, Task::Base, Precision::Fp32)
     {
         return refuse(
-            "the stock models of candle-transformers are predicted for --mode infer --task base: \
-             in training most of their parameters receive no gradient"
+            "the stock models of candle-transformers are predicted for --mode infer --task base \
+             --precision fp32: in training most of their parameters receive no gradient"
+                .to_owned(),
+        );
+    }
+    if flavour == Flavour::Cpu && workload.precision.products() == DType::Bf16 {
+        return refuse(
+            "candle's CPU has no bfloat16 matrix product: use --precision fp16 or amp-fp16, or \
+             --device cuda"
                 .to_owned(),
         );
     }

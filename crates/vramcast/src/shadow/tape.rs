@@ -153,10 +153,15 @@ impl Tape {
         self.scope.set(scope);
     }
 
+    /// What the scope that allocations are tagged with now stands for.
+    pub(super) fn named_scope(&self) -> Scope {
+        self.story.borrow().timeline.scopes[usize::from(self.scope.get().0)]
+    }
+
     /// Tags what follows with `scope`, and returns the scope before.
     pub(super) fn enter(&self, scope: Scope) -> Scope {
+        let before = self.named_scope();
         let scopes = &mut self.story.borrow_mut().timeline.scopes;
-        let before = scopes[usize::from(self.scope.get().0)];
         // Scopes recur soon after they were last entered, if they do.
         let known = scopes.iter().rposition(|known| *known == scope);
         let number = known.unwrap_or_else(|| {

@@ -14,11 +14,24 @@ use super::op::{Binary, Op, Reduce, Unary};
 use super::tensor::Tensor;
 
 /// The gradients that a backward pass leaves, by tensor.
+#[derive(Default)]
 pub(crate) struct GradStore(Vec<Option<Tensor>>);
 
 impl GradStore {
     pub(crate) fn get(&self, tensor: &Tensor) -> Option<&Tensor> {
-        self.0[tensor.id() as usize].as_ref()
+        self.0.get(tensor.id() as usize)?.as_ref()
+    }
+
+    pub(crate) fn remove(&mut self, tensor: &Tensor) -> Option<Tensor> {
+        self.0.get_mut(tensor.id() as usize)?.take()
+    }
+
+    pub(crate) fn insert(&mut self, tensor: &Tensor, gradient: Tensor) {
+        let id = tensor.id() as usize;
+        if id >= self.0.len() {
+            self.0.resize(id + 1, None);
+        }
+        self.0[id] = Some(gradient);
     }
 
     fn slot(&mut self, tensor: &Tensor) -> &mut Option<Tensor> {
@@ -125,7 +138,7 @@ fn sorted_nodes(root: &Tensor) -> Vec<&Tensor> {
     };
     let mut stack = vec![frame(root)];
     while let Some(top) = stack.last_mut() {
-        let descends = !top.node.is_variable() && top.node.dtype() == crate::dtype::DType::F32;
+        let descends = !top.node.is_variable() && top.node.dtype().is_float();
         let argument = match top.node.op() {
             Some(op) if descends => arguments(op).get(top.next).copied().flatten(),
             _ => None,

@@ -92,14 +92,14 @@ impl Candle for Shadow {
     type Optimizer = ShadowOptimizer;
     type Error = Infallible;
 
-    fn leaf(&self, shape: &[u64], init: Init, leaf: Leaf) -> Made {
+    fn leaf(&self, shape: &[u64], init: Init, leaf: Leaf, dtype: DType) -> Made {
         let is_variable = leaf == Leaf::Variable;
         let named = |name| match leaf {
-            Leaf::Variable => self.0.variable(dims(shape), DType::F32, name),
-            Leaf::Constant => self.0.tensor(dims(shape), DType::F32, name),
+            Leaf::Variable => self.0.variable(dims(shape), dtype, name),
+            Leaf::Constant => self.0.tensor(dims(shape), dtype, name),
         };
         made(match init {
-            Init::Normal(_) => self.0.randn(dims(shape), is_variable),
+            Init::Normal(_) => self.0.randn(dims(shape), dtype, is_variable),
             Init::Zeros => named("zeros"),
             Init::Ones => named("ones"),
         })
@@ -111,6 +111,10 @@ impl Candle for Shadow {
 
     fn dims(&self, x: &ShadowTensor) -> Vec<u64> {
         x.0.dims().to_vec()
+    }
+
+    fn dtype(&self, x: &ShadowTensor) -> DType {
+        x.0.dtype()
     }
 
     fn reshape(&self, x: &ShadowTensor, shape: &[u64]) -> Made {
@@ -141,12 +145,16 @@ impl Candle for Shadow {
         made(x.0.flatten_from(dim))
     }
 
-    fn to_f32(&self, x: &ShadowTensor) -> Made {
-        made(x.0.to_dtype(DType::F32))
+    fn to_dtype(&self, x: &ShadowTensor, dtype: DType) -> Made {
+        made(x.0.to_dtype(dtype))
     }
 
-    fn to_u32(&self, x: &ShadowTensor) -> Made {
-        made(x.0.to_dtype(DType::U32))
+    fn detach(&self, x: &ShadowTensor) -> ShadowTensor {
+        ShadowTensor(x.0.detach())
+    }
+
+    fn variable(&self, x: &ShadowTensor) -> Made {
+        made(x.0.make_var())
     }
 
     fn ne(&self, x: &ShadowTensor, _: u32) -> Made {
@@ -158,12 +166,20 @@ impl Candle for Shadow {
         made(x.0.mul(&y.0))
     }
 
+    fn add(&self, x: &ShadowTensor, y: &ShadowTensor) -> Made {
+        made(x.0.add(&y.0))
+    }
+
     fn affine(&self, x: &ShadowTensor, _: f64, _: f64) -> Made {
         made(x.0.affine())
     }
 
     fn sqr(&self, x: &ShadowTensor) -> Made {
         made(x.0.unary(Unary::Sqr))
+    }
+
+    fn sum_all(&self, x: &ShadowTensor) -> Made {
+        made(x.0.sum_all())
     }
 
     fn mean_all(&self, x: &ShadowTensor) -> Made {
@@ -208,6 +224,10 @@ impl Candle for Shadow {
         made(nn::dropout(&x.0))
     }
 
+    fn kept(&self, shape: &[u64], _: f64) -> Made {
+        made(nn::kept(&self.0, shape))
+    }
+
     fn cross_entropy(&self, logits: &ShadowTensor, labels: &ShadowTensor) -> Made {
         made(nn::cross_entropy(&logits.0, &labels.0))
     }
@@ -216,8 +236,25 @@ impl Candle for Shadow {
         Ok(ShadowGrads(backprop::backward(&loss.0)))
     }
 
+    fn no_gradients(&self) -> ShadowGrads {
+        ShadowGrads(backprop::GradStore::default())
+    }
+
     fn has_gradient(&self, grads: &ShadowGrads, variable: &ShadowTensor) -> bool {
         grads.0.get(&variable.0).is_some()
+    }
+
+    fn take(&self, grads: &mut ShadowGrads, of: &ShadowTensor) -> Option<ShadowTensor> {
+        grads.0.remove(&of.0).map(ShadowTensor)
+    }
+
+    fn put(&self, grads: &mut ShadowGrads, of: &ShadowTensor, gradient: ShadowTensor) {
+        grads.0.insert(&of.0, gradient.0);
+    }
+
+    fn is_finite(&self, _: &ShadowTensor) -> Result<bool, Infallible> {
+        self.0.tape().synchronize();
+        Ok(true)
     }
 
     fn adamw(&self, variables: &[ShadowTensor]) -> Result<ShadowOptimizer, Infallible> {
@@ -252,6 +289,10 @@ impl Candle for Shadow {
 
     fn begin_operation(&self) {
         self.0.tape().begin_operation();
+    }
+
+    fn scope(&self) -> Scope {
+        self.0.tape().named_scope()
     }
 
     fn enter(&self, scope: Scope) -> Scope {

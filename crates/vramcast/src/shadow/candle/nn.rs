@@ -80,9 +80,12 @@ pub(crate) fn cross_entropy(logits: &Tensor, labels: &Tensor) -> Tensor {
     loss
 }
 
-/// `ops::layer_norm_slow`: the composition that has a gradient.
+/// `ops::layer_norm_slow`: the composition that has a gradient. Half precision is normalized in
+/// single precision.
 pub(crate) fn layer_norm_slow(x: &Tensor, weight: &Tensor, bias: &Tensor) -> Tensor {
     let last = [x.rank() - 1];
+    let dtype = x.dtype();
+    let x = x.to_dtype(DType::F32);
     let sum = x.reduce_keepdim(&last, Reduce::Sum);
     let mean = sum.affine();
     drop(sum);
@@ -97,9 +100,10 @@ pub(crate) fn layer_norm_slow(x: &Tensor, weight: &Tensor, bias: &Tensor) -> Ten
     let deviation = shifted.unary(Unary::Sqrt);
     let normed = centred.broadcast_binary(&deviation, Binary::Div);
     drop((deviation, shifted));
-    let scaled = normed.broadcast_binary(weight, Binary::Mul);
+    let cast = normed.to_dtype(dtype);
+    let scaled = cast.broadcast_binary(weight, Binary::Mul);
     let out = scaled.broadcast_binary(bias, Binary::Add);
-    drop((centred, scaled, normed));
+    drop((normed, centred, x, scaled, cast));
     out
 }
 
@@ -122,6 +126,13 @@ pub(crate) fn dropout(x: &Tensor) -> Tensor {
     let out = x.mul(&scaled);
     drop((scaled, threshold, random));
     out
+}
+
+/// `Tensor::rand` and `Tensor::ge`: a byte for each element.
+pub(crate) fn kept(device: &Device, shape: &[u64]) -> Tensor {
+    let random = device.tensor(dims(shape), DType::F32, "rand");
+    let threshold = device.tensor(dims(&[]), DType::F32, "scalar");
+    random.cmp(&threshold.broadcast_as(shape))
 }
 
 /// An optimizer and the state it holds (candle-nn, optim.rs).

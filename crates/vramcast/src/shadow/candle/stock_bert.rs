@@ -75,7 +75,7 @@ fn load(device: &Device, config: &Config, norms: &mut Vec<Tensor>, outcome: &mut
         outcome.n_params = outcome.n_params.saturating_add(elements(shape));
         outcome.n_tensors += 1;
         match name {
-            "randn" => device.randn(dims(shape), false),
+            "randn" => device.randn(dims(shape), DType::F32, false),
             name => device.tensor(dims(shape), DType::F32, name),
         }
     };

@@ -41,22 +41,25 @@ impl Device {
         self.fresh(shape, dtype, op, Reads::NOTHING, None, true)
     }
 
-    /// Normal random values: the CUDA generator makes an even number of them
-    /// (cuda_backend/device.rs, `rand_normal`).
-    pub(crate) fn randn(&self, shape: Dims, is_variable: bool) -> Tensor {
+    /// Normal random values. The CUDA generator makes an even number of them
+    /// (cuda_backend/device.rs, `rand_normal`), and those of half precision from single precision
+    /// (device.rs, `rand_normal_f64`).
+    pub(crate) fn randn(&self, shape: Dims, dtype: DType, is_variable: bool) -> Tensor {
         let n = elements(&shape);
-        let made = match self.flavour() {
-            Flavour::Cpu => n,
-            Flavour::Cuda => n.next_multiple_of(2),
+        let storage = match self.flavour() {
+            Flavour::Cpu => self.storage(n, dtype, "randn", Reads::NOTHING),
+            Flavour::Cuda => {
+                let even = n.next_multiple_of(2);
+                let made = self.storage(even, DType::F32, "randn", Reads::NOTHING);
+                if dtype == DType::F32 {
+                    made
+                } else {
+                    let read = Reads::InOrder(n.saturating_mul(DType::F32.bits()) / 8);
+                    self.storage(n, dtype, "to_dtype", read)
+                }
+            }
         };
-        let storage = self.storage(made, DType::F32, "randn", Reads::NOTHING);
-        self.node(
-            storage,
-            Layout::contiguous(shape),
-            DType::F32,
-            None,
-            is_variable,
-        )
+        self.node(storage, Layout::contiguous(shape), dtype, None, is_variable)
     }
 
     fn fresh(
@@ -375,6 +378,15 @@ impl Tensor {
     /// A copy of a strided view: the output is made before the strides are uploaded.
     fn copy_into(&self, shape: Dims, name: &'static str, op: Option<Op>) -> Tensor {
         let out = self.result(shape, self.dtype(), name, op);
+        drop(self.params_if_strided());
+        out
+    }
+
+    /// A variable with the same values.
+    pub(crate) fn make_var(&self) -> Tensor {
+        let shape = self.same_dims();
+        let device = self.device();
+        let out = device.fresh(shape, self.dtype(), "copy", self.reads(), None, true);
         drop(self.params_if_strided());
         out
     }

@@ -37,7 +37,7 @@ use crate::config::ModelConfig;
 use crate::dtype::DType;
 use crate::models::{Inputs, Model};
 use crate::timeline::{Category, Phase, Scope, Timeline};
-use crate::workload::{Attention, Loop, Mode, Optimizer, Placement, Precision, Task, Workload};
+use crate::workload::{Attention, Loop, Mode, Optimizer, Placement, Task, Workload};
 pub use process::Process;
 pub use profile::{BUILDS, Build, Card, Profile};
 pub use trace::difference;
@@ -84,7 +84,8 @@ pub fn run(
     process: Process,
     steps: u32,
 ) -> Result<Run, RunError> {
-    let dtype = weights(workload.precision);
+    let config = &config.with_dropout(workload.dropout);
+    let dtype = workload.precision.weights();
     let tokens = workload.batch.checked_mul(workload.seq);
     if tokens.is_none_or(|tokens| tokens > u64::from(u32::MAX)) {
         return Err(TooLarge.into());
@@ -105,19 +106,9 @@ pub fn run(
     }
 }
 
-/// The type of weights.
-fn weights(precision: Precision) -> DType {
-    match precision {
-        Precision::Fp32 | Precision::AmpBf16 | Precision::AmpFp16 => DType::F32,
-        Precision::Bf16 => DType::Bf16,
-        Precision::Fp16 => DType::F16,
-    }
-}
-
 /// The kernel of fused attention, where it is asked for and there is one.
 fn kernel(config: &ModelConfig, workload: &Workload, profile: &Profile) -> Option<Kernel> {
-    let precision = workload.precision;
-    let dtype = autocast(precision).unwrap_or(weights(precision));
+    let dtype = workload.precision.products();
     let fused = workload.attention == Attention::Sdpa;
     fused
         .then(|| profile.attention(dtype, config.head_width(), is_padded(workload)))
@@ -140,7 +131,7 @@ fn check_head(
     workload: &Workload,
     profile: &Profile,
 ) -> Result<(), RunError> {
-    let half = autocast(workload.precision).unwrap_or(weights(workload.precision)) != DType::F32;
+    let half = workload.precision.products() != DType::F32;
     let flash = half && !is_padded(workload) && profile.card.compute_capability.0 >= 8;
     let wide = config.head_width().is_multiple_of(8);
     if workload.attention == Attention::Sdpa && flash && !wide {
@@ -169,19 +160,14 @@ fn check_levers(workload: &Workload) -> Result<(), RunError> {
             "LoRA with checkpointing",
         ),
         (workload.compile, "torch.compile"),
+        (
+            workload.drop_graph,
+            "a graph that is dropped before the step: backward() has freed it",
+        ),
     ];
     match not_followed.iter().find(|(asked, _)| *asked) {
         Some((_, what)) => Err(RunError::NotFollowed(what)),
         None => Ok(()),
-    }
-}
-
-/// The type that products run in under autocast.
-fn autocast(precision: Precision) -> Option<DType> {
-    match precision {
-        Precision::AmpBf16 => Some(DType::Bf16),
-        Precision::AmpFp16 => Some(DType::F16),
-        Precision::Fp32 | Precision::Bf16 | Precision::Fp16 => None,
     }
 }
 
@@ -389,7 +375,7 @@ impl Backend for Shadow {
         // The second run is under an autocast of its own.
         let again = move |hidden: &Tensor| {
             let device = &shadow.device;
-            device.0.autocast.set(autocast(shadow.workload.precision));
+            device.0.autocast.set(shadow.workload.precision.autocast());
             drop(second(&shadow, hidden));
             device.end_autocast();
         };
@@ -506,7 +492,7 @@ impl Backend for Shadow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::Runtime;
+    use crate::workload::{Precision, Runtime};
     use strum::VariantNames;
 
     const FAMILIES: [&str; 3] = ["bert", "roberta", "distilbert"];

@@ -6,7 +6,7 @@ use super::clipping::clip_grad_norm;
 use super::optimizer;
 use super::scaler;
 use super::tensor::Tensor;
-use super::{Made, Shadow, autocast};
+use super::{Made, Shadow};
 use crate::dtype::DType;
 use crate::models::{Inputs, Model};
 use crate::timeline::Phase;
@@ -107,7 +107,7 @@ impl Shadow {
         let workload = &*self.workload;
         workload.training_loop == Loop::Trainer
             && workload.mode == Mode::Train
-            && autocast(workload.precision).is_some()
+            && workload.precision.autocast().is_some()
     }
 
     /// `isnan` and `isinf` of a loss, read by the host.

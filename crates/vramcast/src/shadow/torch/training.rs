@@ -4,7 +4,7 @@ use super::autograd::Edge;
 use super::optimizer;
 use super::scaler::{self, Scaler};
 use super::tensor::Tensor;
-use super::{Made, Shadow, autocast};
+use super::{Made, Shadow};
 use crate::models::{self, Model};
 use crate::timeline::Phase;
 use crate::workload::{Optimizer, Precision};
@@ -62,7 +62,7 @@ impl Shadow {
     pub(super) fn forward(&self, model: &Model<Tensor>, inputs: &models::Inputs<Tensor>) -> Made {
         let workload = &*self.workload;
         self.device.0.tape.begin(Phase::Forward);
-        self.device.0.autocast.set(autocast(workload.precision));
+        self.device.0.autocast.set(workload.precision.autocast());
         models::forward(self, model, inputs, workload.seq, workload.mode)
     }
 
