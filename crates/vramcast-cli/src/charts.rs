@@ -83,7 +83,7 @@ pub(crate) fn waterfall(now: &Prediction, suggestion: &Suggestion) -> Chart {
 pub(crate) fn savings(levers: &[Lever]) -> Chart {
     let input = Savings {
         title: "What levers save, beside the range that is claimed",
-        quantity: "share of the highest allocated bytes (of candle, requested ones)",
+        quantity: "share of the highest allocated or requested bytes",
         levers,
     };
     Chart {

@@ -427,7 +427,7 @@ fn an_audit_judges_emptied_caches_and_shared_cards_by_their_records() {
         "| 0.0 % |  | wrong | never-false, epoch-false |",
         "| 25.0 % |  | true | never-false, step-false |",
         "| 75.0 % |  | true | never-false, epoch-false |",
-        "| ends as without |  | wrong | never-true, epoch-true |",
+        "| out of memory with it, too |  | wrong | never-true, epoch-true |",
         "| runs with it alone |  | true | never-true, step-true |",
         "| runs, 14.00 GiB by NVML | 0 | true | 2-128 |",
         "| out of memory, 14.00 GiB by NVML | 0 | wrong | 3-128 |",

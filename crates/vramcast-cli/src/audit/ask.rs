@@ -1,6 +1,6 @@
 //! What a claim asks of the records.
 
-use crate::audit::emptied::{Reserved, emptied, rescued};
+use crate::audit::emptied::{Reserved, emptied, rescued, slowed};
 use crate::audit::evidence::Evidence;
 use crate::audit::figures::{bent, figures};
 use crate::audit::job::Job;
@@ -31,6 +31,8 @@ pub(crate) enum Ask {
     /// The share of reserved bytes that goes where the cache is emptied: of the highest, or of what
     /// is left after the epochs.
     Emptied(Emptied, Reserved),
+    /// How much longer the epochs take then, as a share.
+    Slowed(Emptied),
     /// Whether the epochs run with the cache emptied where they do not without, by the allocator's
     /// limit.
     Rescued(Emptied),
@@ -53,7 +55,7 @@ impl Ask {
             Self::Of(_, job) | Self::Runs(_, job) | Self::Fails(job) => std::slice::from_ref(job),
             Self::Saved(_, pair) | Self::SavedBytes(_, pair) | Self::Times(_, pair) => pair,
             Self::Bent(_, jobs) => jobs,
-            Self::Emptied(..) | Self::Rescued(_) => &[],
+            Self::Emptied(..) | Self::Slowed(_) | Self::Rescued(_) => &[],
         }
     }
 
@@ -89,6 +91,7 @@ impl Ask {
             Self::Fails(job) => runs(evidence, job, Wanted::Fails),
             Self::Runs(processes, job) => shared(evidence, *processes, job),
             Self::Emptied(when, which) => emptied(evidence, *when, *which),
+            Self::Slowed(when) => slowed(evidence, *when),
             Self::Rescued(when) => rescued(evidence, *when),
         }
     }

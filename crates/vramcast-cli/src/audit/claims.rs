@@ -551,23 +551,40 @@ fn emptied_cache() -> Claim {
     use Reserved::{After, Highest};
     Claim {
         text: "emptying the cache after each epoch helps",
-        sentences: vec![sentence(
-            "helps",
-            Bound::MoreThan(WORTH),
-            [
-                named("highest", Ask::Emptied(Emptied::Epoch, Highest)),
-                named("step", Ask::Emptied(Emptied::Step, Highest)),
-                named("after", Ask::Emptied(Emptied::Epoch, After)),
-                named("rescued", Ask::Rescued(Emptied::Epoch)),
-                Ask::Rescued(Emptied::Step).into(),
-            ],
-        )],
-        why: "The next epoch takes the same again, so the highest reserved bytes fall by {highest} \
-              (after each step by {step}); between the epochs {after} less is reserved, which other \
-              processes can use. An allocator that runs short empties its cache by itself: with its \
-              limit near what the longest batch needs, the job {rescued} (emptied after each epoch). \
-              Batches differed in length; helping is to save more than 1 %, or to run where it did not. candle \
-              offers no such call.",
+        sentences: vec![
+            sentence(
+                "helps after each epoch",
+                Bound::MoreThan(WORTH),
+                [
+                    named("highest", Ask::Emptied(Emptied::Epoch, Highest)),
+                    named("after", Ask::Emptied(Emptied::Epoch, After)),
+                    named("rescued", Ask::Rescued(Emptied::Epoch)),
+                ],
+            ),
+            sentence(
+                "more so after each step",
+                Bound::MoreThan(WORTH),
+                [
+                    named("step", Ask::Emptied(Emptied::Step, Highest)),
+                    named("each", Ask::Rescued(Emptied::Step)),
+                ],
+            ),
+            sentence(
+                "and costs no time",
+                Bound::AtMost(WORTH),
+                [
+                    Ask::Slowed(Emptied::Epoch).into(),
+                    named("slowed", Ask::Slowed(Emptied::Step)),
+                ],
+            ),
+        ],
+        why: "Batches differed in length. The most is reserved before the first epoch ends, and falls by \
+              {highest}; between epochs {after} less is reserved, which other processes can use. An \
+              allocator that runs short gives back the segments that are wholly free by itself, but in \
+              the middle of a step few are. With its limit near what the longest batch needs, emptied \
+              after each epoch: {rescued}; after each step: {each}, with {step} less reserved where \
+              nothing limits it, for {slowed} more time. To help is to save more than 1 %, or to run \
+              where it did not. candle offers no such call.",
     }
 }
 

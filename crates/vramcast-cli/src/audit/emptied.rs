@@ -65,11 +65,22 @@ pub(crate) fn emptied(evidence: &Evidence, when: Emptied, which: Reserved) -> An
     }
 }
 
+pub(crate) fn slowed(evidence: &Evidence, when: Emptied) -> Answer {
+    let time = |epochs: &Epochs| {
+        let all = epochs.epochs.iter().map(|epoch| epoch.milliseconds);
+        all.sum::<u64>() as f64
+    };
+    let slowed = pair(evidence, when, false)
+        .map(|[never, with]| Value::Share(time(with) / time(never) - 1.0));
+    Answer {
+        measured: slowed,
+        ..of_epochs(evidence, when, false, "time added")
+    }
+}
+
 pub(crate) fn rescued(evidence: &Evidence, when: Emptied) -> Answer {
-    let rescued = pair(evidence, when, true).map(|[never, with]| {
-        let rescued = never.outcome == RunOutcome::Oom && with.outcome == RunOutcome::Ok;
-        Value::Rescued(rescued)
-    });
+    let rescued = pair(evidence, when, true)
+        .map(|pair| Value::Rescued(pair.map(|epochs| epochs.outcome == RunOutcome::Ok)));
     Answer {
         measured: rescued,
         ..of_epochs(evidence, when, true, "what runs")

@@ -15,8 +15,8 @@ pub(crate) enum Value {
     Times(f64),
     /// Whether that happens, which nobody knows at the edge of a card, and what is taken.
     OnCard(Wanted, Option<bool>, Option<Taken>),
-    /// Whether it runs with a change alone.
-    Rescued(bool),
+    /// Whether it runs without a change, and with it: only the second is what is claimed.
+    Rescued([bool; 2]),
 }
 
 /// Which end of a run a claim says.
@@ -67,7 +67,7 @@ impl Value {
             Self::OnCard(wanted, runs, _) => {
                 runs.map(|runs| happens(runs == (wanted == Wanted::Runs)))
             }
-            Self::Rescued(so) => Some(happens(so)),
+            Self::Rescued(runs) => Some(happens(runs == [false, true])),
         }
     }
 
@@ -111,8 +111,12 @@ impl fmt::Display for Value {
                     None => Ok(()),
                 }
             }
-            Self::Rescued(true) => f.write_str("runs with it alone"),
-            Self::Rescued(false) => f.write_str("ends as without"),
+            Self::Rescued(runs) => f.write_str(match runs {
+                [false, true] => "runs with it alone",
+                [true, false] => "runs without it alone",
+                [false, false] => "out of memory with it, too",
+                [true, true] => "runs without it, too",
+            }),
         }
     }
 }
