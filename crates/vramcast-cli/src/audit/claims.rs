@@ -135,6 +135,7 @@ fn base_training() -> Claim {
             ("sdpa", job()),
             ("eager", job().eager()),
             ("vocabulary", job().eager().masked_lm()),
+            ("", job().masked_lm()),
             ("candle", base(Candle, 8, 512)),
         ]
     };
@@ -649,7 +650,11 @@ mod tests {
         // What others cannot read is read by tests alone.
         let lines = files.filter_map(|file| records::read(&file).ok());
         let evidence = Evidence::new(lines.flatten());
-        let suites = ["advice-h200.toml", "advice-h200-levers.toml"];
+        let suites = [
+            "advice-h200.toml",
+            "advice-h200-compile.toml",
+            "advice-h200-levers.toml",
+        ];
         let suites = suites.map(|file| suite::read(&root.join("probes").join(file)).unwrap());
         let entries: Vec<_> = suites.iter().flatten().collect();
         let planned = |job: &Job| {
