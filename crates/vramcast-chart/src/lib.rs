@@ -22,6 +22,7 @@
 mod canvas;
 mod components;
 mod peaks;
+mod savings;
 mod scene;
 mod style;
 mod suite;
@@ -31,6 +32,7 @@ mod waterfall;
 pub use canvas::{PngError, png, svg};
 pub use components::{Component, Components, components};
 pub use peaks::{Peaks, Series, peaks};
+pub use savings::{Lever, Saving, Savings, savings};
 pub use scene::{Align, Mark, Scene, Shape, Text, text_width};
 pub use style::{Capacity, Colour};
 pub use suite::{Suite, SuitePoint, suite};

@@ -66,6 +66,10 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  \
         vramcast report reports/records/candle-h200.jsonl --out reports")]
     Report(Report),
+    /// Common advice on GPU memory beside predictions and records, with verdicts: the page advice.md.
+    #[command(after_help = "Example:\n  \
+        vramcast audit reports/records/candle-h200.jsonl --out reports")]
+    Audit(Report),
     /// The models known by name.
     Models(Json),
     /// The cards known, with their capacities and where those were read.

@@ -14,8 +14,8 @@ use vramcast::predict::{Effort, Prediction, Question, predict};
 use vramcast::timeline::Timeline;
 use vramcast::workload::{Runtime, Workload};
 use vramcast_chart::{
-    Capacity, Change, Component, Components, LiveBytes, Peaks, Scene, Series, Suite, SuitePoint,
-    Waterfall,
+    Capacity, Change, Component, Components, Lever, LiveBytes, Peaks, Savings, Scene, Series,
+    Suite, SuitePoint, Waterfall,
 };
 
 /// A chart and the name of its file, without an ending.
@@ -76,6 +76,19 @@ pub(crate) fn waterfall(now: &Prediction, suggestion: &Suggestion) -> Chart {
     Chart {
         name: "waterfall".to_owned(),
         scene: vramcast_chart::waterfall(&input),
+    }
+}
+
+/// What levers save beside what is claimed of them.
+pub(crate) fn savings(levers: &[Lever]) -> Chart {
+    let input = Savings {
+        title: "What levers save, beside the range that is claimed",
+        quantity: "share of the highest allocated or requested bytes",
+        levers,
+    };
+    Chart {
+        name: "advice".to_owned(),
+        scene: vramcast_chart::savings(&input),
     }
 }
 

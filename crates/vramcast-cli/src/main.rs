@@ -2,6 +2,7 @@
 //! it says is computed elsewhere.
 
 mod args;
+mod audit;
 mod charts;
 mod child;
 mod cmd;

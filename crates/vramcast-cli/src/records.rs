@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use strum::VariantNames;
 use vramcast::config::quoted;
-use vramcast::record::{BatchSearch, NeedSearch, Record, SCHEMA};
+use vramcast::record::{BatchSearch, Epochs, NeedSearch, Record, SCHEMA, Sharing};
 use vramcast::workload::Runtime;
 
 /// A line of a record file.
@@ -18,6 +18,8 @@ pub(crate) enum Line {
     Run(Box<Record>),
     BatchSearch(Box<BatchSearch>),
     NeedSearch(Box<NeedSearch>),
+    Epochs(Box<Epochs>),
+    Sharing(Box<Sharing>),
     /// A record in words that this version does not know.
     Unknown {
         id: String,
@@ -78,6 +80,8 @@ fn line(text: &str, at: &str) -> Result<Line> {
     let read = match kind.kind.as_deref() {
         Some("max-batch") => batch_search(text).map(|search| Line::BatchSearch(Box::new(search))),
         Some("need") => serde_json::from_str(text).map(Line::NeedSearch),
+        Some("epochs") => serde_json::from_str(text).map(Line::Epochs),
+        Some("sharing") => serde_json::from_str(text).map(Line::Sharing),
         _ => serde_json::from_str(text).map(Line::Run),
     };
     match read {

@@ -375,6 +375,65 @@ fn a_record_of_another_runtime_is_counted_and_said_to_be_unpredicted() {
     assert!(stdout.contains("0 records predicted, 1 not"), "{stdout}");
 }
 
+/// A line of `probes/empty_cache.py`.
+fn epochs(emptied: &str, limited: bool, outcome: &str, reserved: [u64; 2]) -> String {
+    let cap = if limited { "\"cap_bytes\":7000," } else { "" };
+    let [highest, after] = reserved;
+    format!(
+        "{{\"schema\":1,\"kind\":\"epochs\",\"id\":\"{emptied}-{limited}\",\
+         \"model\":\"bert-base-uncased\",\"task\":\"sequence-classification\",\"mode\":\"train\",\
+         \"batch\":16,\"seq\":512,\"runtime\":\"torch\",\"steps\":12,\"gpu\":\"NVIDIA H200\",{cap}\
+         \"lengths\":[96,512],\"emptied\":\"{emptied}\",\"outcome\":\"{outcome}\",\"epochs\":[{{\
+         \"peak_allocated\":1000,\"peak_reserved\":{highest},\"reserved_after\":{after},\
+         \"milliseconds\":9}}]}}\n"
+    )
+}
+
+/// A line of `probes/sharing.py`.
+fn sharing(processes: u64, seq: u64, outcome: &str) -> String {
+    let cap = 14 * (1u64 << 30) / processes;
+    format!(
+        "{{\"schema\":1,\"kind\":\"sharing\",\"id\":\"{processes}-{seq}\",\
+         \"model\":\"bert-large-uncased\",\"task\":\"sequence-classification\",\
+         \"mode\":\"train\",\"batch\":8,\"seq\":{seq},\"runtime\":\"torch\",\
+         \"processes\":{processes},\"cap_bytes\":{cap},\"gpu\":\"NVIDIA H200\",\
+         \"outcome\":\"{outcome}\",\"nvml_before\":0,\"nvml_used\":15032385536}}\n"
+    )
+}
+
+#[test]
+fn an_audit_judges_emptied_caches_and_shared_cards_by_their_records() {
+    let lines = [
+        epochs("never", false, "ok", [8000, 8000]),
+        epochs("epoch", false, "ok", [8000, 2000]),
+        epochs("step", false, "ok", [6000, 2000]),
+        epochs("never", true, "oom", [6900, 6900]),
+        epochs("epoch", true, "oom", [6900, 2000]),
+        epochs("step", true, "ok", [6900, 2000]),
+        sharing(2, 128, "ok"),
+        sharing(3, 128, "oom"),
+        sharing(2, 512, "oom"),
+    ];
+    let (folder, records) = file("records.jsonl", &lines.concat());
+    let mut audit = vramcast();
+    audit.arg("audit").arg(&records).arg("--out");
+    audit.arg(folder.path()).assert().success();
+    let page = std::fs::read_to_string(folder.path().join("advice.md")).unwrap();
+    for part in [
+        "| 0.0 % |  | wrong | never-false, epoch-false |",
+        "| 25.0 % |  | true | never-false, step-false |",
+        "| 75.0 % |  | true | never-false, epoch-false |",
+        "| out of memory with it, too |  | wrong | never-true, epoch-true |",
+        "| runs with it alone |  | true | never-true, step-true |",
+        "| runs, 14.00 GiB by NVML | 0 | true | 2-128 |",
+        "| out of memory, 14.00 GiB by NVML | 0 | wrong | 3-128 |",
+        "for fine-tuning: **depends on sequence and processes**",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    vramcast().arg("accuracy").arg(&records).assert().success();
+}
+
 #[test]
 fn a_place_that_cannot_be_written_is_named() {
     let (_folder, occupied) = file("occupied", "");

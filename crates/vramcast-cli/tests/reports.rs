@@ -23,6 +23,16 @@ const TORCH: [&str; 7] = [
     "torch-h200-need.jsonl",
 ];
 
+/// Those of the audit, beside whatever was measured for it: the files `advice-*`.
+const AUDIT: [&str; 6] = [
+    "torch-h200-runs.jsonl",
+    "torch-h200-fresh.jsonl.gz",
+    "torch-h200-fresh-2.jsonl.gz",
+    "torch-h200-suite.jsonl",
+    "torch-h200-limit.jsonl",
+    "candle-h200.jsonl",
+];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -49,11 +59,12 @@ fn accuracy(names: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn check_page(folder: &str, records: &[&str]) {
+/// The committed files are what a command makes of the records, and so many.
+fn check_page(command: &str, folder: &str, records: &[&str], count: usize) {
     let out = tempfile::TempDir::new().unwrap();
-    let mut command = vramcast();
-    command.arg("report").args(files(records));
-    command.arg("--out").arg(out.path()).assert().success();
+    let mut made = vramcast();
+    made.arg(command).args(files(records));
+    made.arg("--out").arg(out.path()).assert().success();
     let mut compared = 0;
     for entry in std::fs::read_dir(out.path()).unwrap() {
         let file = entry.unwrap().path();
@@ -65,23 +76,34 @@ fn check_page(folder: &str, records: &[&str]) {
             .collect();
         assert!(
             then.is_ok_and(|then| then == now),
-            "{} is not what the records give today; run: vramcast report {} --out {folder}",
+            "{} is not what the records give today; run: vramcast {command} {} --out {folder}",
             committed.display(),
             files.join(" ")
         );
         compared += 1;
     }
-    assert_eq!(compared, 7);
+    assert_eq!(compared, count);
 }
 
 #[test]
 fn the_page_and_the_charts_of_candle_are_what_the_records_give() {
-    check_page("reports/candle", &CANDLE);
+    check_page("report", "reports/candle", &CANDLE, 7);
 }
 
 #[test]
 fn the_page_and_the_charts_of_pytorch_are_what_the_records_give() {
-    check_page("reports/torch", &TORCH);
+    check_page("report", "reports/torch", &TORCH, 7);
+}
+
+#[test]
+fn the_audit_is_what_the_records_give() {
+    let folder = std::fs::read_dir(root().join("reports/records")).unwrap();
+    let names = folder.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut measured: Vec<String> = names.filter(|n| n.starts_with("advice-")).collect();
+    measured.sort_unstable();
+    let own = measured.iter().map(String::as_str);
+    let records: Vec<&str> = AUDIT.into_iter().chain(own).collect();
+    check_page("audit", "reports", &records, 2);
 }
 
 /// Largest errors of one figure over some records: median, 95th percentile and worst.

@@ -243,3 +243,88 @@ pub struct NeedSearch {
     /// The largest with which it did not.
     pub fails_at_cap: Bytes,
 }
+
+/// When a training loop empties PyTorch's cache.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, strum::Display,
+)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum Emptied {
+    /// It does not.
+    Never,
+    /// After each epoch.
+    Epoch,
+    /// After each step.
+    Step,
+}
+
+/// Epochs of a training loop on PyTorch whose batches differ in length, in a process that ran others
+/// before. The workload's sequence is the longest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Epochs {
+    /// The form of this line.
+    pub schema: u32,
+    /// Tells records apart.
+    pub id: String,
+    /// The model's name.
+    pub model: String,
+    /// What ran.
+    #[serde(flatten)]
+    pub workload: Workload,
+    /// The card's product name.
+    pub gpu: Option<String>,
+    /// Tokens of a sequence in each batch of an epoch.
+    pub lengths: Vec<u64>,
+    /// When the cache was emptied.
+    pub emptied: Emptied,
+    /// What the allocator was allowed to reserve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cap_bytes: Option<Bytes>,
+    /// How it ended.
+    pub outcome: RunOutcome,
+    /// The epochs that ended well, in order.
+    pub epochs: Vec<Epoch>,
+}
+
+/// One epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Epoch {
+    /// Highest allocated bytes.
+    pub peak_allocated: Bytes,
+    /// Highest reserved bytes.
+    pub peak_reserved: Bytes,
+    /// Reserved bytes after it, and after the cache was emptied where it is.
+    pub reserved_after: Bytes,
+    /// How long it took, in milliseconds.
+    pub milliseconds: u64,
+}
+
+/// Several processes that run the same job on one card at the same time, each with PyTorch's
+/// allocator capped.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sharing {
+    /// The form of this line.
+    pub schema: u32,
+    /// Tells records apart.
+    pub id: String,
+    /// The model's name.
+    pub model: String,
+    /// What each of them ran.
+    #[serde(flatten)]
+    pub workload: Workload,
+    /// The card's product name.
+    pub gpu: Option<String>,
+    /// How many there were.
+    pub processes: u64,
+    /// What each allocator was allowed to reserve.
+    pub cap_bytes: Bytes,
+    /// How the worst of them ended.
+    pub outcome: RunOutcome,
+    /// NVML's used bytes before they had contexts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvml_before: Option<Bytes>,
+    /// NVML's highest used bytes while they were there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvml_used: Option<Bytes>,
+}

@@ -73,6 +73,8 @@ impl Predicted {
     fn add(&mut self, line: Line, progress: &ProgressBar) {
         let (id, compared) = match line {
             Line::Unknown { id, reason } => (id, Err(anyhow!(reason))),
+            Line::Epochs(epochs) => (epochs.id, Err(anyhow!("an emptied cache is not predicted"))),
+            Line::Sharing(group) => (group.id, Err(anyhow!("one process is predicted at a time"))),
             Line::Run(record) => {
                 progress.set_message(format!("predicting {} {}", record.model, record.id));
                 let row = run_of(&record);

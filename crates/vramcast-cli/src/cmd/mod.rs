@@ -1,7 +1,8 @@
 //! One file a command, each a function from its arguments to an exit status.
 
-mod accuracy;
+pub(crate) mod accuracy;
 mod advise;
+mod audit;
 mod catalogue;
 mod doctor;
 mod fit;
@@ -22,6 +23,7 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
         Command::Probe(args) => probe::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Audit(args) => audit::run(&args),
         Command::Models(args) => catalogue::models(args.json),
         Command::Gpus(args) => catalogue::gpus(args.json),
         Command::Doctor(args) => doctor::run(args.json),

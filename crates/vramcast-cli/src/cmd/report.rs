@@ -59,7 +59,7 @@ fn example(files: &[PathBuf], accuracy: &Accuracy) -> Result<Vec<Chart>> {
                 .into_iter()
                 .filter_map(|line| match line {
                     Line::Run(run) => Some(*run),
-                    Line::BatchSearch(_) | Line::NeedSearch(_) | Line::Unknown { .. } => None,
+                    _ => None,
                 }),
         );
     }

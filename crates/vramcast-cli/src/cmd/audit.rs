@@ -1,0 +1,24 @@
+//! `vramcast audit`: common advice beside predictions and measurements, as a page.
+
+use crate::args::Report;
+use crate::audit::evidence::Evidence;
+use crate::audit::page;
+use crate::{Exit, charts, output, records};
+use anyhow::Result;
+
+pub(crate) fn run(args: &Report) -> Result<Exit> {
+    let progress = output::spinner("predicting".to_owned());
+    let mut lines = Vec::new();
+    for file in &args.files {
+        lines.extend(records::read(file)?);
+    }
+    let evidence = Evidence::new(lines);
+    let audited = page::audit(&evidence);
+    progress.finish_and_clear();
+    let chart = charts::savings(&page::savings(&audited));
+    charts::write(&args.out, &[chart], false)?;
+    let file = args.out.join("advice.md");
+    records::write_file(&file, page::page(&evidence, &audited).as_bytes())?;
+    output::remark(&format!("audit: {}", file.display()));
+    Ok(Exit::Fine)
+}
