@@ -8,7 +8,7 @@ use crate::records::Line;
 use std::collections::BTreeSet;
 use vramcast::bytes::Bytes;
 use vramcast::gpu::{self, Gpu};
-use vramcast::predict::{Prediction, Question, predict_with_timeline};
+use vramcast::predict::{Effort, Prediction, Question, predict_with_timeline};
 use vramcast::record::{Emptied, Epochs, Record, RunOutcome, Sharing};
 use vramcast::timeline::Timeline;
 use vramcast::workload::Runtime;
@@ -115,7 +115,7 @@ impl Evidence {
         };
         predict_with_timeline(&Question {
             allocator_limit: limit,
-            range: false,
+            effort: Effort::Expected,
             ..question
         })
         .map_err(|error| error.to_string())
