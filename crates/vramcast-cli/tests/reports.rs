@@ -5,10 +5,11 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// The record files of candle's accuracy page, in its order.
-const CANDLE: [&str; 4] = [
+const CANDLE: [&str; 5] = [
     "candle-h200.jsonl",
     "candle-h200-again.jsonl",
     "candle-h200-third.jsonl",
+    "candle-h200-levers.jsonl",
     "candle-h200-limit.jsonl",
 ];
 

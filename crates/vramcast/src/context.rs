@@ -35,7 +35,10 @@ impl Context {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loaded {
     /// candle's kernels.
-    Candle,
+    Candle {
+        /// Whether products are of half precision.
+        half: bool,
+    },
     /// PyTorch's kernels for one mode, in a process that did nothing else.
     Torch {
         /// Training or inference.
@@ -56,6 +59,17 @@ struct Row {
     source: &'static str,
 }
 
+const fn candle(half: bool, [low, bytes, high]: [u64; 3], source: &'static str) -> Row {
+    Row {
+        gpu: "h200",
+        loaded: Loaded::Candle { half },
+        low,
+        bytes,
+        high,
+        source,
+    }
+}
+
 const fn torch(mode: Mode, cudnn: bool, [low, bytes, high]: [u64; 3]) -> Row {
     Row {
         gpu: "h200",
@@ -70,14 +84,16 @@ const fn torch(mode: Mode, cudnn: bool, [low, bytes, high]: [u64; 3]) -> Row {
 /// Measured contexts: the commonest of a suite of records, with its extremes. Kernels are loaded at
 /// first use, in steps of 2 MiB.
 const MEASURED: &[Row] = &[
-    Row {
-        gpu: "h200",
-        loaded: Loaded::Candle,
-        low: 720_175_104,
-        bytes: 722_272_256,
-        high: 722_272_256,
-        source: "reports/records/candle-h200.jsonl, driver 580.159",
-    },
+    candle(
+        false,
+        [720_175_104, 722_272_256, 722_272_256],
+        "reports/records/candle-h200.jsonl, driver 580.159",
+    ),
+    candle(
+        true,
+        [718_077_952, 720_175_104, 722_272_256],
+        "reports/records/candle-h200-levers.jsonl and advice-h200-levers.jsonl, driver 580.159",
+    ),
     torch(Mode::Train, false, [787_283_968; 3]),
     torch(Mode::Train, true, [804_061_184; 3]),
     // A decoder of 119,547 words over one sequence took 108 MiB more: not explained.

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Predict) -> Result<Exit> {
         output::print_json(&prediction)?;
     } else {
         let mut text = text(&prediction);
-        if prediction.verdict == Verdict::Oom && workload.runtime == Runtime::Torch {
+        if prediction.verdict == Verdict::Oom {
             text += &advise::in_a_line(&question)?;
         }
         output::print(&text)?;

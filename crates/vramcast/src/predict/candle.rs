@@ -42,7 +42,12 @@ pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), P
         Flavour::Cpu => (Range::exactly(requested), Context::NOTHING),
         Flavour::Cuda => (
             reserved(&timeline, requested, question.effort)?,
-            context(gpu, Loaded::Candle),
+            context(
+                gpu,
+                Loaded::Candle {
+                    half: workload.precision.products() != DType::F32,
+                },
+            ),
         ),
     };
     let (low, high) = (
