@@ -70,7 +70,8 @@ pub const HOST_RANGE: [u64; 2] = [85, 160];
 
 /// Where the host's speed makes no difference, since the device never keeps up, reserved bytes still
 /// differ from the prediction, by up to 8 in a thousand over three runs of the suite, and from run to
-/// run by up to 4. What does it is not known; a verdict allows for it, the prediction does not.
+/// run by up to 4. What does it is not known; a verdict allows for it, and for a chunk where that is more,
+/// the prediction does not.
 pub const UNEXPLAINED_PERMILLE: u64 = 10;
 
 /// The rates of a host whose times are so many percent of the reference's. Scaling them by the

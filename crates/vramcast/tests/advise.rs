@@ -6,7 +6,7 @@ use vramcast::advise::{Advice, Suggestion, advise};
 use vramcast::bytes::{Bytes, GIB};
 use vramcast::config::ModelConfig;
 use vramcast::gpu;
-use vramcast::predict::{Prediction, Question, Verdict, predict};
+use vramcast::predict::{Effort, Prediction, Question, Verdict, predict};
 use vramcast::workload::{
     Attention, Loop, Mode, Optimizer, Placement, Precision, Runtime, Task, Workload,
 };
@@ -23,6 +23,11 @@ fn by_trainer(batch: u64, seq: u64) -> Workload {
         optimizer: Optimizer::AdamwFused,
         ..training(batch, seq)
     }
+}
+
+fn on_candle(batch: u64, seq: u64) -> Workload {
+    let task = Task::SequenceClassification;
+    Workload::new(Runtime::Candle, task, Mode::Train, batch, seq)
 }
 
 fn levers(suggestion: &Suggestion) -> BTreeSet<&str> {
@@ -43,6 +48,7 @@ fn check(workload: &Workload, capacity: Option<Bytes>) -> Advice {
         let changed = &suggestion.prediction.workload;
         let again: Prediction = predict(&Question {
             workload: changed,
+            effort: Effort::Verdict,
             ..question
         })
         .unwrap();
@@ -64,6 +70,7 @@ fn what_must_fit_gets_combinations_that_fit_and_need_all_their_levers() {
     for (workload, capacity) in [
         (training(64, 256), 2 * GIB),
         (training(64, 256), 3 * GIB / 2),
+        (on_candle(16, 256), 2 * GIB),
         (by_trainer(48, 384), 2 * GIB),
         (
             Workload {
@@ -103,6 +110,7 @@ fn what_fits_gets_what_is_lower_than_everything_cheaper() {
         (training(32, 256), None),
         (training(32, 256), Some(Bytes(100 * GIB))),
         (by_trainer(32, 256), None),
+        (on_candle(16, 128), None),
     ] {
         let advice = check(&workload, capacity);
         let peaks = advice.combinations.iter().map(|c| c.prediction.peak_nvml);
@@ -133,19 +141,13 @@ fn only_what_applies_to_a_job_is_advised() {
             "bf16, sdpa attention, sequence 32",
         ),
         (
-            Workload {
-                runtime: Runtime::Candle,
-                attention: Attention::Eager,
-                ..base.clone()
-            },
+            on_candle(2, 64),
             "2 passes, amp-bf16, bf16, checkpointing, dropped graph, no dropout, sequence 32, sgd",
         ),
         (
             Workload {
-                runtime: Runtime::Candle,
-                attention: Attention::Eager,
                 mode: Mode::Infer,
-                ..base.clone()
+                ..on_candle(2, 64)
             },
             "2 passes, bf16, sequence 32",
         ),

@@ -209,8 +209,8 @@ const CANDLE_LIMITS: &str = "## What these figures do not say\n\n\
     folds a freed block only once the device has reached the free, so they depend on how far the \
     device is behind the host. The same run, repeated, reserves up to a seventh more.\n\
     * The prediction keeps a clock of a host and a device at speeds that were read from traces of \
-    these machines. The range that it gives covers hosts from 0.85 to 1.6 times as slow, and 1 % \
-    that nothing explains.\n\
+    these machines. The range that it gives covers hosts from 0.85 to 1.6 times as slow, and 1 % or \
+    a chunk of 32 MiB that nothing explains.\n\
     * The context is the one of these cards and this driver. For others it is an interval that \
     nobody here measured.\n\
     * One kind of card, one driver, one version of candle.\n\n";

@@ -40,7 +40,7 @@ mod invariants;
 mod size_index;
 
 use super::bins::GRANULE;
-pub(super) use chunks::CHUNK;
+pub use chunks::CHUNK;
 use chunks::{Chunks, inside, touched};
 use size_index::{NONE, SizeIndex};
 

@@ -7,5 +7,5 @@ pub mod caching;
 mod cuda_pool;
 mod replay;
 
-pub use cuda_pool::{CudaPool, OutOfMemory};
+pub use cuda_pool::{CHUNK, CudaPool, OutOfMemory};
 pub use replay::{Module, Pace, Rates, Replay, replay};

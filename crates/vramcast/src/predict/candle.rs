@@ -124,8 +124,10 @@ fn reserved(timeline: &Timeline, requested: Bytes, effort: Effort) -> Result<Ran
         for percent in pace::HOST_RANGE {
             reserved = reserved.or(at(percent)?);
         }
-        let unexplained = |bytes: Bytes| bytes.0 / 1000 * pace::UNEXPLAINED_PERMILLE;
-        reserved.low = Bytes(reserved.low.0 - unexplained(reserved.low)).max(requested);
+        let unexplained =
+            |bytes: Bytes| u64::max(bytes.0 / 1000 * pace::UNEXPLAINED_PERMILLE, alloc::CHUNK);
+        let low = reserved.low.0.saturating_sub(unexplained(reserved.low));
+        reserved.low = Bytes(low).max(requested);
         reserved.high = reserved.high.plus(Bytes(unexplained(reserved.high)))?;
     }
     Ok(reserved)

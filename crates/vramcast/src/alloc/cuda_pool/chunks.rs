@@ -7,7 +7,7 @@ use std::ops::Range;
 
 /// Bytes of one physical chunk: reserved figures are multiples of it in every
 /// experiment of the event log.
-pub(in crate::alloc) const CHUNK: u64 = 32 << 20;
+pub const CHUNK: u64 = 32 << 20;
 
 /// A set of chunk numbers.
 #[derive(Default)]
