@@ -16,6 +16,7 @@ mod attention;
 mod autograd;
 mod backward;
 mod clipping;
+mod compiled;
 mod kernels;
 mod layout;
 mod lora;
@@ -44,6 +45,7 @@ pub use trace::difference;
 pub use training::MOST_PASSES;
 
 use backward::Kind;
+use compiled::Program;
 use layout::{Dims, Layout};
 use lora::Adapter;
 use profile::Kernel;
@@ -91,8 +93,10 @@ pub fn run(
     }
     check_head(config, workload, &profile)?;
     check_levers(workload)?;
+    check_compile(config, workload, &profile)?;
     let device = Device::new(profile, workload.mode == Mode::Train);
-    let shadow = Shadow::new(device.clone(), Rc::new(workload.clone()), dtype);
+    let mut shadow = Shadow::new(device.clone(), Rc::new(workload.clone()), dtype);
+    shadow.compile(config);
     let held = device.hold(process, workload.placement);
     let ran = shadow.run(config, steps);
     drop(held);
@@ -168,7 +172,60 @@ fn check_levers(workload: &Workload) -> Result<(), RunError> {
             workload.lora_rank > 0 && workload.checkpointing,
             "LoRA with checkpointing",
         ),
-        (workload.compile, "torch.compile"),
+    ];
+    match not_followed.iter().find(|(asked, _)| *asked) {
+        Some((_, what)) => Err(RunError::NotFollowed(what)),
+        None => Ok(()),
+    }
+}
+
+/// Refuses what the code that Inductor generates was not read for.
+fn check_compile(
+    config: &ModelConfig,
+    workload: &Workload,
+    profile: &Profile,
+) -> Result<(), RunError> {
+    if !workload.compile {
+        return Ok(());
+    }
+    let ModelConfig::Bert(bert) = config else {
+        return Err(RunError::NotFollowed("torch.compile of a model other than BERT"));
+    };
+    let drops = [
+        bert.hidden_dropout_prob,
+        bert.attention_probs_dropout_prob,
+        bert.classifier_dropout,
+    ];
+    let training = workload.mode == Mode::Train;
+    let not_followed = [
+        (!training, "torch.compile of inference"),
+        (
+            workload.task != Task::SequenceClassification,
+            "torch.compile of a model that is no sequence classifier",
+        ),
+        (
+            matches!(workload.precision, Precision::Bf16 | Precision::Fp16),
+            "torch.compile of weights in half precision",
+        ),
+        (
+            workload.training_loop == Loop::Trainer,
+            "torch.compile under the Trainer",
+        ),
+        (workload.lora_rank > 0, "torch.compile of LoRA"),
+        (workload.checkpointing, "torch.compile of checkpointed layers"),
+        (
+            !matches!(
+                kernel(config, workload, profile),
+                Some(Kernel::Efficient | Kernel::Cudnn)
+            ),
+            "torch.compile of attention that neither cuDNN nor the memory-efficient kernel computes",
+        ),
+        (
+            bert.hidden_act != Activation::Gelu,
+            "torch.compile of an activation other than gelu",
+        ),
+        (drops.contains(&0.0), "torch.compile without dropout"),
+        (workload.batch == 1, "torch.compile of a single sequence"),
     ];
     match not_followed.iter().find(|(asked, _)| *asked) {
         Some((_, what)) => Err(RunError::NotFollowed(what)),
@@ -203,6 +260,8 @@ struct Shadow {
     buffers: Rc<RefCell<Vec<Tensor>>>,
     /// The logits beside a loss, where they are used once more.
     returned: Rc<RefCell<Option<Tensor>>>,
+    /// What Inductor generated, if anything.
+    program: Option<Rc<Program>>,
 }
 
 type Made = Result<Tensor, Infallible>;
@@ -219,6 +278,19 @@ impl Shadow {
             late_buffers: Rc::default(),
             buffers: Rc::default(),
             returned: Rc::default(),
+            program: None,
+        }
+    }
+
+    /// Compiles the model, where the workload asks for it.
+    fn compile(&mut self, config: &ModelConfig) {
+        let (workload, profile) = (&*self.workload, &self.device.0.profile);
+        if let (true, ModelConfig::Bert(bert), Some(kernel)) =
+            (workload.compile, config, kernel(config, workload, profile))
+        {
+            let dtype = autocast(workload.precision).unwrap_or(self.dtype);
+            let program = Program::new(bert, workload, dtype, kernel, &self.device);
+            self.program = Some(Rc::new(program));
         }
     }
 

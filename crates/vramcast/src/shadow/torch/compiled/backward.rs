@@ -1,0 +1,426 @@
+//! The backward graph of a BERT classifier, as Inductor fuses it (read in the code that it
+//! generates, `TORCH_LOGS=output_code`).
+
+use super::graph::{Graph, Id, Work};
+use super::shape::Shape;
+use super::split::parts;
+use crate::dtype::DType;
+use DType::{Bool, F32, I64};
+
+/// The graph, what it is given, and the gradients in the order of the parameters.
+pub(super) struct Backward {
+    pub(super) graph: Graph,
+    pub(super) given: Vec<(String, Id)>,
+    pub(super) gradients: Vec<Id>,
+}
+
+impl Backward {
+    pub(super) fn new(shape: Shape) -> Self {
+        Builder {
+            shape,
+            graph: Graph::default(),
+            given: vec![],
+            layers: vec![],
+        }
+        .build()
+    }
+}
+
+struct Builder {
+    shape: Shape,
+    graph: Graph,
+    given: Vec<(String, Id)>,
+    /// The gradients of each layer's parameters, the last layer's first.
+    layers: Vec<Vec<Id>>,
+}
+
+/// The gradients of a weight and a bias.
+type Pair = [Id; 2];
+
+impl Builder {
+    fn build(mut self) -> Backward {
+        let layers = self.shape.layers;
+        let (pooled, head) = self.head();
+        let mut stream = Stream::FirstToken(pooled);
+        for layer in (0..layers).rev() {
+            stream = self.layer(layer, stream);
+        }
+        let mut gradients = self.embeddings(&stream);
+        self.layers.reverse();
+        gradients.extend(self.layers.iter().flatten());
+        gradients.extend(head);
+        for &gradient in &gradients {
+            self.graph.returns(gradient);
+        }
+        Backward {
+            graph: self.graph,
+            given: self.given,
+            gradients,
+        }
+    }
+
+    /// What the forward graph saved under a name.
+    fn saved(&mut self, name: impl Into<String>, elements: u64, dtype: DType) -> Id {
+        let name = name.into();
+        if let Some((_, id)) = self.given.iter().find(|(given, _)| *given == name) {
+            return *id;
+        }
+        let bytes = elements.saturating_mul(dtype.bits()) / 8;
+        let id = self.graph.given(name.clone(), bytes, dtype);
+        self.given.push((name, id));
+        id
+    }
+
+    /// The weight copy that a product reads, where autocast made one.
+    fn weight(&mut self, number: u64) -> Option<Id> {
+        let (_, inputs, outputs) = self.shape.linear(number);
+        let lowered = self.shape.lowered;
+        let name = format!("permute_of_{number}");
+        lowered.then(|| self.saved(name, inputs * outputs, self.shape.dtype))
+    }
+
+    /// The gradient of a linear layer's input.
+    fn to_input(&mut self, number: u64, gradient: Id) -> Id {
+        let (rows, inputs, _) = self.shape.linear(number);
+        let reads: Vec<Id> = [gradient].into_iter().chain(self.weight(number)).collect();
+        let elements = rows.saturating_mul(inputs);
+        self.graph.product(&reads, false, elements, self.shape.dtype)
+    }
+
+    /// The gradient of a linear layer's weight, in the type of the products.
+    fn to_weight(&mut self, number: u64, gradient: Id, input: Id) -> Id {
+        let (_, inputs, outputs) = self.shape.linear(number);
+        let elements = inputs.saturating_mul(outputs);
+        self.graph.product(&[gradient, input], false, elements, self.shape.dtype)
+    }
+
+    /// The weight's gradient in the type of the weight.
+    fn raised(&mut self, number: u64, gradient: Id) -> Id {
+        let (_, inputs, outputs) = self.shape.linear(number);
+        if !self.shape.lowered {
+            return gradient;
+        }
+        self.graph.fused(&[gradient], inputs.saturating_mul(outputs), F32)
+    }
+
+    /// The gradient of a bias: a sum down the rows, in two kernels where it is split.
+    fn to_bias(&mut self, gradient: Id, columns: u64) -> Id {
+        let parts = parts(self.shape.card, self.shape.rows(), columns);
+        if parts == 1 {
+            return self.graph.fused(&[gradient], columns, F32);
+        }
+        let partial = self.graph.fused(&[gradient], parts * columns, F32);
+        self.graph.fused(&[partial], columns, F32)
+    }
+
+    /// All three gradients of a linear layer, whose input was saved.
+    fn linear(&mut self, number: u64, gradient: Id, input: Id) -> (Id, Pair) {
+        let (_, _, outputs) = self.shape.linear(number);
+        let to_input = self.to_input(number, gradient);
+        let weight = self.to_weight(number, gradient, input);
+        let bias = self.to_bias(gradient, outputs);
+        let weight = self.raised(number, weight);
+        (to_input, [weight, bias])
+    }
+
+    /// From the loss to the first token's stream; the gradients of the pooler and the classifier.
+    fn head(&mut self) -> (Id, [Id; 4]) {
+        let Shape {
+            batch,
+            classes,
+            layers,
+            dtype,
+            lowered,
+            hidden,
+            ..
+        } = self.shape;
+        let (first, all) = (self.shape.first(), batch * classes);
+        let (pooler, classifier) = (6 * layers, 6 * layers + 1);
+        let labelled = self.saved("ne_3", batch, Bool);
+        let chosen = self.saved("eq_tensor", all, Bool);
+        let counted = if batch < 4 {
+            self.saved("ne", batch, Bool)
+        } else {
+            self.saved("convert_element_type_count", 1, F32)
+        };
+        let logits = self.saved(format!("addmm_{classifier}"), all, dtype);
+        // With few sequences the choice is looked at again.
+        let (reads, again) = if batch < 4 {
+            (vec![labelled, counted], vec![chosen])
+        } else {
+            (vec![chosen, labelled, counted], vec![chosen, labelled, counted])
+        };
+        let sums = self.graph.fused(&reads, batch, F32);
+        self.graph.skip(u32::from(lowered));
+        let of_logits = self.graph.made(all, dtype);
+        let reads: Vec<Id> = again.into_iter().chain([logits, sums]).collect();
+        let unmade = if lowered { 4 * all } else { 0 };
+        let kernel = self.graph.run(Work::Fused, &reads, &[of_logits]);
+        kernel.unmade = unmade;
+        let kernel = self.graph.kernels.len() - 1;
+        let mut dropped = self.to_input(classifier, of_logits);
+        let kept = self.saved(format!("mul_{}", 11 * layers + 5), first, dtype);
+        let weight = self.to_weight(classifier, of_logits, kept);
+        let bias = self.sum_of_batch(kernel, of_logits, classes);
+        let classifier_pair = [self.raised(classifier, weight), bias];
+
+        let mask = self.saved(format!("gt_{}", 2 * layers + 1), first, Bool);
+        let before = self.saved(format!("addmm_{pooler}"), first, dtype);
+        let of_tanh = self.graph.made(first, dtype);
+        let kernel = self.graph.run(Work::Fused, &[dropped, mask, before], &[of_tanh]);
+        kernel.over = vec![(of_tanh, vec![dropped, before])];
+        let kernel = self.graph.kernels.len() - 1;
+        dropped = self.to_input(pooler, of_tanh);
+        let name = if lowered { "convert_element_type" } else { "select" };
+        let input = self.saved(name, first, dtype);
+        let weight = self.to_weight(pooler, of_tanh, input);
+        let bias = self.sum_of_batch(kernel, of_tanh, hidden);
+        let pair = [self.raised(pooler, weight), bias];
+        (dropped, [pair[0], pair[1], classifier_pair[0], classifier_pair[1]])
+    }
+
+    /// The sum over the sequences, in the kernel that makes what is summed unless it is unrolled.
+    fn sum_of_batch(&mut self, kernel: usize, gradient: Id, columns: u64) -> Id {
+        if self.shape.unrolls_batch() {
+            return self.graph.fused(&[gradient], columns, F32);
+        }
+        let sum = self.graph.made(columns, F32);
+        self.graph.kernels[kernel].writes.push(sum);
+        sum
+    }
+
+    /// The gradients of a layer's parameters; what is left for the one below.
+    fn layer(&mut self, layer: u64, above: Stream) -> Stream {
+        let Shape { dtype, inner, .. } = self.shape;
+        let (n, wide) = (self.shape.stream(), self.shape.wide());
+        let number = 6 * layer;
+        let (stream, dropped, output_norm) = self.norm(layer, 1, &above);
+
+        let gelu = self.saved(format!("view_{}", 16 * layer + 14), wide, dtype);
+        let to_gelu = self.to_input(number + 5, dropped);
+        let weight = self.to_weight(number + 5, dropped, gelu);
+        let bias = self.to_bias(dropped, self.shape.hidden);
+        let output = [self.raised(number + 5, weight), bias];
+
+        let before = self.saved(format!("addmm_{}", number + 4), wide, dtype);
+        let of_gelu = self.graph.made(wide, dtype);
+        let kernel = self.graph.run(Work::Fused, &[to_gelu, before], &[of_gelu]);
+        kernel.over = vec![(of_gelu, vec![to_gelu, before])];
+        let kernel = self.graph.kernels.len() - 1;
+        let name = format!("view_{}", 16 * layer + 12);
+        let input = self.saved(name, n, dtype);
+        let to_input = self.to_input(number + 4, of_gelu);
+        let weight = self.to_weight(number + 4, of_gelu, input);
+        let bias = self.inner_bias(kernel, of_gelu, inner);
+        let intermediate = [self.raised(number + 4, weight), bias];
+
+        let above = Stream::Sum(vec![stream, to_input]);
+        let (stream, dropped, attention_norm) = self.norm(layer, 0, &above);
+
+        let attended = self.attended(layer);
+        let (to_context, projection) = self.linear(number + 3, dropped, attended[0]);
+        let heads = [1, 3, 5].map(|i| {
+            let name = format!("permute_{}", 10 * layer + i);
+            self.saved(name, n, dtype)
+        });
+        let mask = self.saved("where", self.shape.mask(), dtype);
+        let mut reads = vec![to_context, mask];
+        reads.extend(heads);
+        reads.extend(attended);
+        let results = [(n, dtype); 3];
+        let of_heads = self.graph.several(Work::AttentionBackward, &reads, &results);
+        let name = match layer {
+            0 => "view".to_owned(),
+            _ => format!("view_{}", 16 * layer),
+        };
+        let input = self.saved(name, n, dtype);
+        let (from_value, value) = self.linear(number + 2, of_heads[2], input);
+        let (from_key, key) = self.linear(number + 1, of_heads[1], input);
+        let (from_query, query) = self.linear(number, of_heads[0], input);
+        let pairs = [
+            query,
+            key,
+            value,
+            projection,
+            attention_norm,
+            intermediate,
+            output,
+            output_norm,
+        ];
+        self.layers.push(pairs.concat());
+        Stream::Sum(vec![stream, from_value, from_key, from_query])
+    }
+
+    fn attended(&mut self, layer: u64) -> Vec<Id> {
+        let names = self.shape.attended_names(layer);
+        let results = self.shape.attended();
+        let pairs = names.into_iter().zip(results);
+        pairs
+            .map(|(name, (elements, dtype))| self.saved(name, elements, dtype))
+            .collect()
+    }
+
+    /// The gradient of the inner bias. Its parts are summed in the kernel that makes what is summed
+    /// where each part is one sequence.
+    fn inner_bias(&mut self, kernel: usize, gradient: Id, columns: u64) -> Id {
+        let rows = self.shape.rows();
+        let parts = parts(self.shape.card, rows, columns);
+        if parts == 1 || rows.div_ceil(parts) != self.shape.seq {
+            return self.to_bias(gradient, columns);
+        }
+        let partial = self.graph.made(parts * columns, F32);
+        self.graph.kernels[kernel].writes.push(partial);
+        self.graph.fused(&[partial], columns, F32)
+    }
+
+    /// Through a norm and the dropout before it: the stream's gradient, that of the dropped branch,
+    /// and those of the weight and the bias.
+    fn norm(&mut self, layer: u64, second: u64, above: &Stream) -> (Id, Id, Pair) {
+        let Shape { layers, hidden, dtype, .. } = self.shape;
+        let (n, rows) = (self.shape.stream(), self.shape.rows());
+        let number = 11 * layer + if second == 1 { 13 } else { 6 };
+        let normalized = self.saved(format!("mul_{number}"), n, F32);
+        let name = format!("div_{}", 1 + 2 * (layers - layer) - second);
+        let deviation = self.saved(name, rows, F32);
+        let kept = self.saved(format!("gt_{}", 2 * layer + second + 1), n, Bool);
+
+        let mut unmade = 8 * rows;
+        if above.is_summed_first() {
+            self.graph.skip(1);
+            unmade += 4 * n;
+        }
+        self.graph.skip(2);
+        let stream = self.graph.made(n, F32);
+        let kernel = self.graph.kernels.len();
+        self.graph.run(Work::Fused, &[], &[]);
+        let pair = self.norm_parameters(above, normalized, hidden);
+        let dropped = self.graph.made(n, dtype);
+        let terms = above.terms();
+        let kernel = &mut self.graph.kernels[kernel];
+        kernel.reads = [terms, &[normalized, deviation, kept]].concat();
+        kernel.writes = vec![stream, dropped];
+        kernel.unmade = unmade;
+        let mut over = terms.to_vec();
+        if !above.is_summed_first() {
+            over.push(normalized);
+        }
+        kernel.over = vec![(stream, over)];
+        (stream, dropped, pair)
+    }
+
+    /// The gradients of a norm's weight and bias.
+    fn norm_parameters(&mut self, above: &Stream, normalized: Id, columns: u64) -> Pair {
+        let reads = [above.terms(), &[normalized]].concat();
+        let parts = parts(self.shape.card, self.shape.rows(), columns);
+        if parts == 1 {
+            let pair = [(); 2].map(|()| self.graph.made(columns, F32));
+            self.graph.run(Work::Fused, &reads, &pair);
+            return pair;
+        }
+        if let Stream::FirstToken(token) = above {
+            // All rows but the first are zeros, which Inductor does not split.
+            let partial = self.graph.fused(&reads, parts * columns, F32);
+            let weight = self.graph.fused(&[partial], columns, F32);
+            let bias = self.graph.fused(&[*token], columns, F32);
+            return [weight, bias];
+        }
+        let numbers = [(); 4].map(|()| self.graph.number());
+        let partial = [numbers[0], numbers[2]]
+            .map(|number| self.graph.made_by(number, parts * columns, F32));
+        self.graph.run(Work::Fused, &reads, &partial);
+        [0, 1].map(|i| {
+            let number = numbers[2 * i + 1];
+            let sum = self.graph.made_by(number, columns, F32);
+            self.graph.run(Work::Fused, &[partial[i]], &[sum]);
+            sum
+        })
+    }
+
+    /// The gradients of the tables, and of the weight and the bias of the norm.
+    fn embeddings(&mut self, above: &Stream) -> Vec<Id> {
+        let Shape {
+            seq,
+            hidden,
+            words,
+            positions,
+            types,
+            layers,
+            ..
+        } = self.shape;
+        let (n, rows) = (self.shape.stream(), self.shape.rows());
+        let kept = self.saved("gt", n, Bool);
+        let normalized = self.saved("mul", n, F32);
+        let deviation = self.saved(format!("div_{}", 2 + 2 * layers), rows, F32);
+        let gathered = self.saved("gather", seq, I64);
+
+        let dropped = self.graph.made(n, F32);
+        self.graph.skip(2);
+        let stream = self.graph.made(n, F32);
+        let parts = parts(self.shape.card, rows, hidden);
+        let of_norm: Vec<u32> = (0..if parts == 1 { 2 } else { 4 })
+            .map(|_| self.graph.number())
+            .collect();
+        // Summed over the sequences before it is scattered, unless that is unrolled.
+        self.graph.skip(u32::from(!self.shape.unrolls_batch()));
+        let position_number = self.graph.number();
+        self.graph.skip(1);
+        let type_table = self.graph.made(types * hidden, F32);
+        self.graph.skip(1);
+        let word_table = self.graph.made(words * hidden, F32);
+        self.graph.run(Work::Fused, &[], &[type_table]);
+        self.graph.run(Work::Fused, &[], &[word_table]);
+        let terms = above.terms();
+        let reads = [
+            terms,
+            &[kept, normalized, deviation, gathered, type_table, word_table],
+        ]
+        .concat();
+        let kernel = self.graph.run(Work::Fused, &reads, &[dropped, stream]);
+        kernel.over = vec![(dropped, terms.to_vec())];
+        kernel.unmade = 8 * rows;
+
+        let reads = [dropped, normalized];
+        let [weight, bias] = if parts == 1 {
+            let pair = [0, 1].map(|i| self.graph.made_by(of_norm[i], hidden, F32));
+            self.graph.run(Work::Fused, &reads, &pair);
+            pair
+        } else {
+            let partial = [0, 2].map(|i| self.graph.made_by(of_norm[i], parts * hidden, F32));
+            self.graph.run(Work::Fused, &reads, &partial);
+            [0, 1].map(|i| {
+                let sum = self.graph.made_by(of_norm[2 * i + 1], hidden, F32);
+                self.graph.run(Work::Fused, &[partial[i]], &[sum]);
+                sum
+            })
+        };
+        let position_table = self.graph.made_by(position_number, positions * hidden, F32);
+        self.graph.run(Work::Fused, &[], &[position_table]);
+        let kernel = self.graph.run(Work::Fused, &[stream, position_table], &[]);
+        if !self.shape.unrolls_batch() {
+            kernel.unmade = 4 * seq * hidden;
+        }
+        vec![word_table, position_table, type_table, weight, bias]
+    }
+}
+
+/// The gradient that reaches a norm.
+enum Stream {
+    /// Of the first token of each sequence only.
+    FirstToken(Id),
+    /// The sum of these.
+    Sum(Vec<Id>),
+}
+
+impl Stream {
+    fn terms(&self) -> &[Id] {
+        match self {
+            Self::FirstToken(token) => std::slice::from_ref(token),
+            Self::Sum(terms) => terms,
+        }
+    }
+
+    /// Whether the sum is an operation of its own: where it has more than two terms.
+    fn is_summed_first(&self) -> bool {
+        self.terms().len() > 2
+    }
+}

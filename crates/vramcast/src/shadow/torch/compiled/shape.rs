@@ -1,0 +1,129 @@
+//! The sizes that a compiled BERT classifier is generated for.
+
+use super::super::profile::{Card, Kernel};
+use crate::config::bert::Config;
+use crate::dtype::DType;
+use crate::workload::Workload;
+
+/// Sizes, types and kernels.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) batch: u64,
+    pub(super) seq: u64,
+    pub(super) hidden: u64,
+    pub(super) heads: u64,
+    /// Between the two linear layers of the feed-forward part.
+    pub(super) inner: u64,
+    pub(super) layers: u64,
+    pub(super) classes: u64,
+    pub(super) words: u64,
+    pub(super) positions: u64,
+    pub(super) types: u64,
+    /// Of the products and what they read.
+    pub(super) dtype: DType,
+    /// Whether the products' type is below that of the weights, by autocast.
+    pub(super) lowered: bool,
+    pub(super) kernel: Kernel,
+    pub(super) card: Card,
+}
+
+impl Shape {
+    pub(super) fn new(
+        config: &Config,
+        workload: &Workload,
+        dtype: DType,
+        kernel: Kernel,
+        card: Card,
+    ) -> Self {
+        Self {
+            batch: workload.batch,
+            seq: workload.seq,
+            hidden: config.hidden_size,
+            heads: config.num_attention_heads,
+            inner: config.intermediate_size,
+            layers: config.num_hidden_layers,
+            classes: config.num_labels,
+            words: config.vocab_size,
+            positions: config.max_position_embeddings,
+            types: config.type_vocab_size,
+            dtype,
+            lowered: dtype != DType::F32,
+            kernel,
+            card,
+        }
+    }
+
+    /// Tokens of the batch.
+    pub(super) fn rows(&self) -> u64 {
+        self.batch.saturating_mul(self.seq)
+    }
+
+    /// Elements of the residual stream.
+    pub(super) fn stream(&self) -> u64 {
+        self.rows().saturating_mul(self.hidden)
+    }
+
+    /// Elements between the two linear layers.
+    pub(super) fn wide(&self) -> u64 {
+        self.rows().saturating_mul(self.inner)
+    }
+
+    /// Elements of one token of each sequence.
+    pub(super) fn first(&self) -> u64 {
+        self.batch.saturating_mul(self.hidden)
+    }
+
+    /// `[batch, heads, seq, width]` of queries.
+    pub(super) fn queries(&self) -> [u64; 4] {
+        [self.batch, self.heads, self.seq, self.hidden / self.heads]
+    }
+
+    /// Sums over fewer sequences than this are unrolled, so they are no reductions and fuse with
+    /// nothing (torch/_inductor/config.py, `unroll_reductions_threshold`).
+    pub(super) fn unrolls_batch(&self) -> bool {
+        self.batch < 8
+    }
+
+    /// Elements of the mask, whose rows the memory-efficient kernel wants in eights.
+    pub(super) fn mask(&self) -> u64 {
+        let row = match self.kernel {
+            Kernel::Efficient => self.seq.next_multiple_of(8),
+            Kernel::Cudnn | Kernel::Flash => self.seq,
+        };
+        self.rows().saturating_mul(row)
+    }
+
+    /// What attention gives: its output, the sums of exponentials, and the state of its dropout.
+    pub(super) fn attended(&self) -> [(u64, DType); 4] {
+        let rows = match self.kernel {
+            Kernel::Efficient => self.seq.next_multiple_of(32),
+            Kernel::Cudnn | Kernel::Flash => self.seq,
+        };
+        let sums = self.batch.saturating_mul(self.heads).saturating_mul(rows);
+        let scalar = (1, DType::I64);
+        [(self.stream(), self.dtype), (sums, DType::F32), scalar, scalar]
+    }
+
+    /// What the backward graph calls the results of a layer's attention.
+    pub(super) fn attended_names(&self, layer: u64) -> [String; 4] {
+        let numbers = if self.lowered {
+            [2, 3, 8, 9].map(|i| 13 * layer + i)
+        } else {
+            [2, 3, 4, 5].map(|i| 8 * layer + i)
+        };
+        numbers.map(|number| format!("getitem_{number}"))
+    }
+
+    /// Rows, inputs and outputs of a linear layer by its number: six in each layer, the pooler and
+    /// the classifier.
+    pub(super) fn linear(&self, number: u64) -> (u64, u64, u64) {
+        let (rows, hidden) = (self.rows(), self.hidden);
+        match number.checked_sub(6 * self.layers) {
+            None if number % 6 == 4 => (rows, hidden, self.inner),
+            None if number % 6 == 5 => (rows, self.inner, hidden),
+            None => (rows, hidden, hidden),
+            Some(0) => (self.batch, hidden, hidden),
+            Some(_) => (self.batch, hidden, self.classes),
+        }
+    }
+}
