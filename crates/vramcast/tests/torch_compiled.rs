@@ -5,6 +5,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::HashMap;
+use vramcast::alloc::caching::{AddressOrder, Conf, Limits, replay};
 use vramcast::config::ModelConfig;
 use vramcast::shadow::torch::{Process, Profile, run};
 use vramcast::timeline::Event;
@@ -114,16 +115,13 @@ fn debug_compiled() {
             if let Some(result) = &result { eprintln!("{name}: {result}"); } else { eprintln!("{name}: step -{which} equal ({len})"); }
         }
         let _ = (before, result);
-        let mut live = 0u64;
-        let rounded = |s: u64| s.next_multiple_of(512).max(512);
-        let mut peak = 0;
-        for event in &ours {
-            match *event { Seen::Alloc(_, s) => live += rounded(s), Seen::Free(_, s) => live -= rounded(s) }
-            peak = peak.max(live);
-        }
+        let stats = replay(&timeline, Conf::default(), Limits::NONE, AddressOrder::Reserving).unwrap().stats;
+        let peak = stats.allocated_peak;
         let measured = record["peak_allocated"].as_u64().unwrap();
         let third = record["steps"].as_array().unwrap().last().unwrap();
         let third = ["peak_fwd", "peak_bwd", "peak_step"].iter().filter_map(|k| third[*k].as_u64()).max().unwrap();
+        let reserved = record["peak_reserved"].as_u64().unwrap();
+        eprintln!("   reserved {} measured {reserved} ({:+.2} %)", stats.reserved_peak, 100.0 * (stats.reserved_peak as f64 / reserved as f64 - 1.0));
         eprintln!("   peak {peak} measured {measured} ({:+}) last step {third} ({:+})", peak as i64 - measured as i64, peak as i64 - third as i64);
     }
 }

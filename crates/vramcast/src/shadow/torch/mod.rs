@@ -45,7 +45,7 @@ pub use trace::difference;
 pub use training::MOST_PASSES;
 
 use backward::Kind;
-use compiled::Program;
+use compiled::{Program, Shape};
 use layout::{Dims, Layout};
 use lora::Adapter;
 use profile::Kernel;
@@ -198,7 +198,10 @@ fn check_compile(
     ];
     let training = workload.mode == Mode::Train;
     let not_followed = [
-        (!training, "torch.compile of inference"),
+        (
+            !training && workload.precision != Precision::Fp32,
+            "torch.compile of inference in another precision than fp32",
+        ),
         (
             workload.task != Task::SequenceClassification,
             "torch.compile of a model that is no sequence classifier",
@@ -208,11 +211,11 @@ fn check_compile(
             "torch.compile of weights in half precision",
         ),
         (
-            workload.training_loop == Loop::Trainer,
+            training && workload.training_loop == Loop::Trainer,
             "torch.compile under the Trainer",
         ),
         (workload.lora_rank > 0, "torch.compile of LoRA"),
-        (workload.checkpointing, "torch.compile of checkpointed layers"),
+        (training && workload.checkpointing, "torch.compile of checkpointed layers"),
         (
             !matches!(
                 kernel(config, workload, profile),
@@ -224,7 +227,11 @@ fn check_compile(
             bert.hidden_act != Activation::Gelu,
             "torch.compile of an activation other than gelu",
         ),
-        (drops.contains(&0.0), "torch.compile without dropout"),
+        (training && drops.contains(&0.0), "torch.compile without dropout"),
+        (
+            bert.hidden_size % 64 != 0 || bert.intermediate_size % 64 != 0,
+            "torch.compile of widths that are no multiple of 64",
+        ),
         (workload.batch == 1, "torch.compile of a single sequence"),
     ];
     match not_followed.iter().find(|(asked, _)| *asked) {
@@ -289,8 +296,8 @@ impl Shadow {
             (workload.compile, config, kernel(config, workload, profile))
         {
             let dtype = autocast(workload.precision).unwrap_or(self.dtype);
-            let program = Program::new(bert, workload, dtype, kernel, &self.device);
-            self.program = Some(Rc::new(program));
+            let shape = Shape::new(bert, workload, dtype, kernel, profile.card);
+            self.program = Some(Rc::new(Program::new(shape, workload.mode)));
         }
     }
 

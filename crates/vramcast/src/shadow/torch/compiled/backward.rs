@@ -1,7 +1,7 @@
 //! The backward graph of a BERT classifier, as Inductor fuses it (read in the code that it
 //! generates, `TORCH_LOGS=output_code`).
 
-use super::graph::{Graph, Id, Work};
+use super::graph::{Graph, Id, Tuned, Work};
 use super::shape::Shape;
 use super::split::parts;
 use crate::dtype::DType;
@@ -266,6 +266,9 @@ impl Builder {
         let rows = self.shape.rows();
         let parts = parts(self.shape.card, rows, columns);
         if parts == 1 || rows.div_ceil(parts) != self.shape.seq {
+            // Element-wise, which has two configurations.
+            let first = self.layers.is_empty();
+            self.graph.kernels[kernel].tuned = if first { Tuned::Once } else { Tuned::Never };
             return self.to_bias(gradient, columns);
         }
         let partial = self.graph.made(parts * columns, F32);
@@ -305,6 +308,9 @@ impl Builder {
             over.push(normalized);
         }
         kernel.over = vec![(stream, over)];
+        if matches!(above, Stream::FirstToken(_)) && self.shape.scales_block() {
+            kernel.tuned = Tuned::Twice;
+        }
         (stream, dropped, pair)
     }
 
@@ -369,6 +375,7 @@ impl Builder {
         let word_table = self.graph.made(words * hidden, F32);
         self.graph.run(Work::Fused, &[], &[type_table]);
         self.graph.run(Work::Fused, &[], &[word_table]);
+        self.graph.tune_if(true, Tuned::Once);
         let terms = above.terms();
         let reads = [
             terms,

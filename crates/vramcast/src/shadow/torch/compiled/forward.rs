@@ -1,7 +1,7 @@
 //! The forward graph of a BERT classifier in training, as Inductor fuses it (read in the code that
 //! it generates, `TORCH_LOGS=output_code`).
 
-use super::graph::{Graph, Id, Work};
+use super::graph::{Graph, Id, Tuned, Work};
 use super::shape::Shape;
 use crate::dtype::DType;
 use DType::{Bool, F32};
@@ -13,7 +13,6 @@ pub(super) type Saved = (String, Id);
 pub(super) struct Forward {
     pub(super) graph: Graph,
     pub(super) loss: Id,
-    pub(super) logits: Id,
     pub(super) saved: Vec<Saved>,
 }
 
@@ -55,6 +54,7 @@ impl Builder {
             }
             let mask = *mask.get_or_insert_with(|| {
                 let mask = self.graph.fused(&[], self.shape.mask(), dtype);
+                self.graph.tune_if(true, Tuned::Once);
                 self.save("where", mask);
                 mask
             });
@@ -71,6 +71,7 @@ impl Builder {
             let inner = self.linear(number + 4, hidden, true);
             self.save(format!("addmm_{}", number + 4), inner);
             let gelu = self.graph.fused(&[inner], self.shape.wide(), dtype);
+            self.graph.tune_if(layer == 0, Tuned::Once);
             self.save(format!("view_{}", 16 * layer + 14), gelu);
             let projected = self.linear(number + 5, gelu, self.shape.lowered);
             let of_layer = Norm { layer, second: 1 };
@@ -92,7 +93,6 @@ impl Builder {
         Forward {
             graph: self.graph,
             loss,
-            logits,
             saved: self.saved,
         }
     }

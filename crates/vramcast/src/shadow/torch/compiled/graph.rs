@@ -46,6 +46,20 @@ pub(super) enum Work {
     Part(usize),
 }
 
+/// How often Triton's configurations of a kernel are compared, which is when it first runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Tuned {
+    /// There is one configuration, or the kernel ran before in another place.
+    #[default]
+    Never,
+    /// In the first pass.
+    Once,
+    /// In the second pass as well: dynamo compiles once more then, since there are gradients, and a
+    /// choice of a scaled-down block is not found in Inductor's cache
+    /// (torch/_inductor/runtime/triton_heuristics.py, `_dynamic_scale_rblock`; as traced).
+    Twice,
+}
+
 /// A kernel, or a call of ATen.
 #[derive(Clone, Debug)]
 pub(super) struct Kernel {
@@ -57,6 +71,7 @@ pub(super) struct Kernel {
     pub(super) over: Vec<(Id, Vec<Id>)>,
     /// Bytes of what fusion left in registers, which Inductor's estimates still count.
     pub(super) unmade: u64,
+    pub(super) tuned: Tuned,
 }
 
 /// Kernels in the order of the operations that they begin with.
@@ -119,6 +134,7 @@ impl Graph {
             writes: writes.to_vec(),
             over: vec![],
             unmade: 0,
+            tuned: Tuned::Never,
         });
         let last = self.kernels.len() - 1;
         &mut self.kernels[last]
@@ -129,6 +145,13 @@ impl Graph {
         let out = self.made(elements, dtype);
         self.run(Work::Fused, reads, &[out]);
         out
+    }
+
+    /// The last kernel is compared where this is its first use.
+    pub(super) fn tune_if(&mut self, first: bool, tuned: Tuned) {
+        if let (true, Some(kernel)) = (first, self.kernels.last_mut()) {
+            kernel.tuned = tuned;
+        }
     }
 
     /// A product of cuBLAS.

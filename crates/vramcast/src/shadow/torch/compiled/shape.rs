@@ -7,7 +7,7 @@ use crate::workload::Workload;
 
 /// Sizes, types and kernels.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(in super::super) struct Shape {
     pub(super) batch: u64,
     pub(super) seq: u64,
     pub(super) hidden: u64,
@@ -28,7 +28,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    pub(super) fn new(
+    pub(in super::super) fn new(
         config: &Config,
         workload: &Workload,
         dtype: DType,
@@ -84,13 +84,38 @@ impl Shape {
         self.batch < 8
     }
 
-    /// Elements of the mask, whose rows the memory-efficient kernel wants in eights.
+    /// Whether the kernel of the last norm's gradient gets a configuration with a smaller block: if it
+    /// has more blocks than fit at once. It is compiled to 40 to 48 registers a thread, of which six
+    /// blocks of 256 threads fit a multiprocessor; 1024 columns make two rows a block
+    /// (torch/_inductor/runtime/triton_heuristics.py, `_dynamic_scale_rblock`; as traced for 768
+    /// columns).
+    pub(super) fn scales_block(&self) -> bool {
+        let is_wide = self.hidden.next_power_of_two() == 1024;
+        is_wide && self.rows().next_power_of_two() / 2 > 6 * self.card.multiprocessors
+    }
+
+    /// Whether a product is not aligned, so that padding it is tried when it is compiled
+    /// (torch/_inductor/fx_passes/pad_mm.py, `get_alignment_size`).
+    pub(super) fn tries_padding(&self) -> bool {
+        !(self.classes * self.dtype.bits()).is_multiple_of(128)
+    }
+
+    /// Elements of the mask, whose rows the memory-efficient kernel wants in eights. Inductor pads
+    /// long strides to 128 bytes (torch/_inductor/ir.py, `_pad_strides`).
     pub(super) fn mask(&self) -> u64 {
+        const LONG: u64 = 1024;
         let row = match self.kernel {
             Kernel::Efficient => self.seq.next_multiple_of(8),
             Kernel::Cudnn | Kernel::Flash => self.seq,
         };
-        self.rows().saturating_mul(row)
+        let padded = |stride: u64| match stride > LONG {
+            true => stride.next_multiple_of(128 * 8 / self.dtype.bits()),
+            false => stride,
+        };
+        let rows = padded(row);
+        let square = padded(rows.saturating_mul(self.seq));
+        let last = rows * (self.seq - 1) + row;
+        square.saturating_mul(self.batch - 1).saturating_add(last)
     }
 
     /// What attention gives: its output, the sums of exponentials, and the state of its dropout.
