@@ -53,6 +53,8 @@ struct Table {
     #[serde(default)]
     lora_rank: OneOrMany<u64>,
     #[serde(default)]
+    compile: OneOrMany<bool>,
+    #[serde(default)]
     allocator_conf: OneOrMany<String>,
 }
 
@@ -141,6 +143,7 @@ fn expand(table: &Table) -> Vec<Entry> {
         w.training_loop = who;
     });
     vary(&mut entries, &table.placement, |w, &how| w.placement = how);
+    vary(&mut entries, &table.compile, |w, &on| w.compile = on);
     vary(&mut entries, &table.lora_rank, |w, &rank| {
         w.lora_rank = rank
     });

@@ -128,7 +128,10 @@ pub(super) fn apply(
             vec![product(0), second]
         }
         Kind::LayerNorm => layer_norm(device, node, grad),
-        Kind::EfficientAttention => needed(node, efficient_attention(device, queries(node), grad.dtype())),
+        Kind::EfficientAttention => needed(
+            node,
+            efficient_attention(device, queries(node), grad.dtype()),
+        ),
         Kind::FlashAttention => needed(node, flash_attention(device, queries(node), grad.dtype())),
         // It gives up what was saved as it runs.
         Kind::Compiled(program) => program.backward(device, std::mem::take(saved), &node.inputs),
@@ -192,11 +195,7 @@ pub(super) fn efficient_attention(
 }
 
 /// ATen, transformers/cuda/flash_attn/flash_api.cpp, `mha_bwd`; as traced
-fn flash_attention(
-    device: &Device,
-    queries: [u64; 4],
-    dtype: DType,
-) -> Vec<Option<Tensor>> {
+fn flash_attention(device: &Device, queries: [u64; 4], dtype: DType) -> Vec<Option<Tensor>> {
     let gradients = attention_gradients(device, queries, dtype);
     let [batch, heads, seq, width] = queries;
     let rows = seq.next_multiple_of(128);

@@ -124,11 +124,16 @@ fn kernel(config: &ModelConfig, workload: &Workload, profile: &Profile) -> Optio
     let dtype = autocast(precision).unwrap_or(weights(precision));
     let fused = workload.attention == Attention::Sdpa;
     fused
-        .then(|| profile.attention(dtype, config.head_width(), is_padded(workload)))
+        .then(|| profile.attention(dtype, config.head_width(), has_mask(workload)))
         .flatten()
 }
 
-/// Whether attention gets a mask: one sequence has no padding, and neither has a single token.
+/// Whether attention gets a mask: compiled code does not look whether it is all ones.
+fn has_mask(workload: &Workload) -> bool {
+    workload.compile || is_padded(workload)
+}
+
+/// Whether there is padding: one sequence has none, and neither has a single token.
 fn is_padded(workload: &Workload) -> bool {
     workload.padding && workload.batch > 1 && workload.seq > 1
 }
@@ -145,7 +150,7 @@ fn check_head(
     profile: &Profile,
 ) -> Result<(), RunError> {
     let half = autocast(workload.precision).unwrap_or(weights(workload.precision)) != DType::F32;
-    let flash = half && !is_padded(workload) && profile.card.compute_capability.0 >= 8;
+    let flash = half && !has_mask(workload) && profile.card.compute_capability.0 >= 8;
     let wide = config.head_width().is_multiple_of(8);
     if workload.attention == Attention::Sdpa && flash && !wide {
         return Err(RunError::NotFollowed(
@@ -189,7 +194,9 @@ fn check_compile(
         return Ok(());
     }
     let ModelConfig::Bert(bert) = config else {
-        return Err(RunError::NotFollowed("torch.compile of a model other than BERT"));
+        return Err(RunError::NotFollowed(
+            "torch.compile of a model other than BERT",
+        ));
     };
     let drops = [
         bert.hidden_dropout_prob,
@@ -197,10 +204,18 @@ fn check_compile(
         bert.classifier_dropout,
     ];
     let training = workload.mode == Mode::Train;
+    let measured = match autocast(workload.precision) {
+        Some(_) => Kernel::Cudnn,
+        None => Kernel::Efficient,
+    };
     let not_followed = [
         (
             !training && workload.precision != Precision::Fp32,
             "torch.compile of inference in another precision than fp32",
+        ),
+        (
+            !profile.build.version.starts_with("2.11"),
+            "torch.compile before 2.11",
         ),
         (
             workload.task != Task::SequenceClassification,
@@ -215,19 +230,30 @@ fn check_compile(
             "torch.compile under the Trainer",
         ),
         (workload.lora_rank > 0, "torch.compile of LoRA"),
-        (training && workload.checkpointing, "torch.compile of checkpointed layers"),
         (
-            !matches!(
-                kernel(config, workload, profile),
-                Some(Kernel::Efficient | Kernel::Cudnn)
-            ),
-            "torch.compile of attention that neither cuDNN nor the memory-efficient kernel computes",
+            training && workload.checkpointing,
+            "torch.compile of checkpointed layers",
+        ),
+        (
+            workload.attention == Attention::Eager,
+            "torch.compile of eager attention",
+        ),
+        (
+            kernel(config, workload, profile) != Some(measured),
+            "torch.compile of attention by kernels other than an H200's",
+        ),
+        (
+            workload.accumulation > 1,
+            "torch.compile of accumulated gradients",
         ),
         (
             bert.hidden_act != Activation::Gelu,
             "torch.compile of an activation other than gelu",
         ),
-        (training && drops.contains(&0.0), "torch.compile without dropout"),
+        (
+            training && drops.contains(&0.0),
+            "torch.compile without dropout",
+        ),
         (
             bert.hidden_size % 64 != 0 || bert.intermediate_size % 64 != 0,
             "torch.compile of widths that are no multiple of 64",

@@ -84,14 +84,16 @@ impl Builder {
         let (rows, inputs, _) = self.shape.linear(number);
         let reads: Vec<Id> = [gradient].into_iter().chain(self.weight(number)).collect();
         let elements = rows.saturating_mul(inputs);
-        self.graph.product(&reads, false, elements, self.shape.dtype)
+        self.graph
+            .product(&reads, false, elements, self.shape.dtype)
     }
 
     /// The gradient of a linear layer's weight, in the type of the products.
     fn to_weight(&mut self, number: u64, gradient: Id, input: Id) -> Id {
         let (_, inputs, outputs) = self.shape.linear(number);
         let elements = inputs.saturating_mul(outputs);
-        self.graph.product(&[gradient, input], false, elements, self.shape.dtype)
+        self.graph
+            .product(&[gradient, input], false, elements, self.shape.dtype)
     }
 
     /// The weight's gradient in the type of the weight.
@@ -100,7 +102,11 @@ impl Builder {
         if !self.shape.lowered {
             return gradient;
         }
-        self.graph.fused(&[gradient], inputs.saturating_mul(outputs), F32)
+        let raised = self
+            .graph
+            .fused(&[gradient], inputs.saturating_mul(outputs), F32);
+        self.graph.tune_if(self.shape.is_new(number), Tuned::Once);
+        raised
     }
 
     /// The gradient of a bias: a sum down the rows, in two kernels where it is split.
@@ -148,7 +154,10 @@ impl Builder {
         let (reads, again) = if batch < 4 {
             (vec![labelled, counted], vec![chosen])
         } else {
-            (vec![chosen, labelled, counted], vec![chosen, labelled, counted])
+            (
+                vec![chosen, labelled, counted],
+                vec![chosen, labelled, counted],
+            )
         };
         let sums = self.graph.fused(&reads, batch, F32);
         self.graph.skip(u32::from(lowered));
@@ -167,16 +176,26 @@ impl Builder {
         let mask = self.saved(format!("gt_{}", 2 * layers + 1), first, Bool);
         let before = self.saved(format!("addmm_{pooler}"), first, dtype);
         let of_tanh = self.graph.made(first, dtype);
-        let kernel = self.graph.run(Work::Fused, &[dropped, mask, before], &[of_tanh]);
+        let kernel = self
+            .graph
+            .run(Work::Fused, &[dropped, mask, before], &[of_tanh]);
         kernel.over = vec![(of_tanh, vec![dropped, before])];
+        kernel.tuned = Tuned::Once;
         let kernel = self.graph.kernels.len() - 1;
         dropped = self.to_input(pooler, of_tanh);
-        let name = if lowered { "convert_element_type" } else { "select" };
+        let name = if lowered {
+            "convert_element_type"
+        } else {
+            "select"
+        };
         let input = self.saved(name, first, dtype);
         let weight = self.to_weight(pooler, of_tanh, input);
         let bias = self.sum_of_batch(kernel, of_tanh, hidden);
         let pair = [self.raised(pooler, weight), bias];
-        (dropped, [pair[0], pair[1], classifier_pair[0], classifier_pair[1]])
+        (
+            dropped,
+            [pair[0], pair[1], classifier_pair[0], classifier_pair[1]],
+        )
     }
 
     /// The sum over the sequences, in the kernel that makes what is summed unless it is unrolled.
@@ -223,12 +242,15 @@ impl Builder {
             let name = format!("permute_{}", 10 * layer + i);
             self.saved(name, n, dtype)
         });
-        let mask = self.saved("where", self.shape.mask(), dtype);
+        let mask = self.shape.mask_name();
+        let mask = self.saved(mask, self.shape.mask(), dtype);
         let mut reads = vec![to_context, mask];
         reads.extend(heads);
         reads.extend(attended);
         let results = [(n, dtype); 3];
-        let of_heads = self.graph.several(Work::AttentionBackward, &reads, &results);
+        let of_heads = self
+            .graph
+            .several(Work::AttentionBackward, &reads, &results);
         let name = match layer {
             0 => "view".to_owned(),
             _ => format!("view_{}", 16 * layer),
@@ -279,7 +301,12 @@ impl Builder {
     /// Through a norm and the dropout before it: the stream's gradient, that of the dropped branch,
     /// and those of the weight and the bias.
     fn norm(&mut self, layer: u64, second: u64, above: &Stream) -> (Id, Id, Pair) {
-        let Shape { layers, hidden, dtype, .. } = self.shape;
+        let Shape {
+            layers,
+            hidden,
+            dtype,
+            ..
+        } = self.shape;
         let (n, rows) = (self.shape.stream(), self.shape.rows());
         let number = 11 * layer + if second == 1 { 13 } else { 6 };
         let normalized = self.saved(format!("mul_{number}"), n, F32);
@@ -328,11 +355,12 @@ impl Builder {
             let partial = self.graph.fused(&reads, parts * columns, F32);
             let weight = self.graph.fused(&[partial], columns, F32);
             let bias = self.graph.fused(&[*token], columns, F32);
+            self.graph.tune_if(true, Tuned::Once);
             return [weight, bias];
         }
         let numbers = [(); 4].map(|()| self.graph.number());
-        let partial = [numbers[0], numbers[2]]
-            .map(|number| self.graph.made_by(number, parts * columns, F32));
+        let partial =
+            [numbers[0], numbers[2]].map(|number| self.graph.made_by(number, parts * columns, F32));
         self.graph.run(Work::Fused, &reads, &partial);
         [0, 1].map(|i| {
             let number = numbers[2 * i + 1];
@@ -373,13 +401,16 @@ impl Builder {
         let type_table = self.graph.made(types * hidden, F32);
         self.graph.skip(1);
         let word_table = self.graph.made(words * hidden, F32);
-        self.graph.run(Work::Fused, &[], &[type_table]);
-        self.graph.run(Work::Fused, &[], &[word_table]);
-        self.graph.tune_if(true, Tuned::Once);
+        for table in [type_table, word_table] {
+            self.graph.run(Work::Fused, &[], &[table]);
+            self.graph.tune_if(true, Tuned::Once);
+        }
         let terms = above.terms();
         let reads = [
             terms,
-            &[kept, normalized, deviation, gathered, type_table, word_table],
+            &[
+                kept, normalized, deviation, gathered, type_table, word_table,
+            ],
         ]
         .concat();
         let kernel = self.graph.run(Work::Fused, &reads, &[dropped, stream]);
@@ -402,7 +433,9 @@ impl Builder {
         };
         let position_table = self.graph.made_by(position_number, positions * hidden, F32);
         self.graph.run(Work::Fused, &[], &[position_table]);
+        self.graph.tune_if(true, Tuned::Once);
         let kernel = self.graph.run(Work::Fused, &[stream, position_table], &[]);
+        kernel.tuned = Tuned::Once;
         if !self.shape.unrolls_batch() {
             kernel.unmade = 4 * seq * hidden;
         }

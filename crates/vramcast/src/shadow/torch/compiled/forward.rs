@@ -55,7 +55,7 @@ impl Builder {
             let mask = *mask.get_or_insert_with(|| {
                 let mask = self.graph.fused(&[], self.shape.mask(), dtype);
                 self.graph.tune_if(true, Tuned::Once);
-                self.save("where", mask);
+                self.save(self.shape.mask_name(), mask);
                 mask
             });
             let [query, key, value] = heads;
@@ -82,8 +82,11 @@ impl Builder {
         self.graph.skip(1);
         let kept = self.graph.made(self.shape.first(), Bool);
         let dropped = self.graph.made(self.shape.first(), dtype);
-        let kernel = self.graph.run(Work::Fused, &[seeds, pooled], &[kept, dropped]);
+        let kernel = self
+            .graph
+            .run(Work::Fused, &[seeds, pooled], &[kept, dropped]);
         kernel.unmade = 4 * self.shape.first();
+        kernel.tuned = Tuned::Once;
         self.save(format!("gt_{}", 2 * layers + 1), kept);
         self.save(format!("mul_{}", 11 * layers + 5), dropped);
         let logits = self.linear(6 * layers + 1, dropped, true);
@@ -138,8 +141,11 @@ impl Builder {
         if !lowered {
             return self.graph.product(&[x], with_bias, elements, dtype);
         }
+        let is_new = self.shape.is_new(number);
         let weight = self.graph.fused(&[], inputs.saturating_mul(outputs), dtype);
+        self.graph.tune_if(is_new, Tuned::Once);
         let bias = self.graph.fused(&[], outputs, dtype);
+        self.graph.tune_if(is_new, Tuned::Once);
         let reads = [bias, x, weight];
         let out = self.graph.product(&reads, with_bias, elements, dtype);
         self.save(format!("permute_of_{number}"), weight);
@@ -148,7 +154,12 @@ impl Builder {
 
     /// What is added, normalized and dropped after a product: the stream and its copy for products.
     fn norm(&mut self, norm: Norm, seeds: Id, projected: Id, stream: Id, hidden: Id) -> (Id, Id) {
-        let Shape { dtype, lowered, layers, .. } = self.shape;
+        let Shape {
+            dtype,
+            lowered,
+            layers,
+            ..
+        } = self.shape;
         let (n, rows) = (self.shape.stream(), self.shape.rows());
         let last = norm.layer + 1 == layers && norm.second == 1;
         self.graph.skip(1);
@@ -163,7 +174,9 @@ impl Builder {
         writes.extend(out);
         writes.push(deviation);
         let residual = if lowered { stream } else { hidden };
-        let kernel = self.graph.run(Work::Fused, &[seeds, projected, residual], &writes);
+        let kernel = self
+            .graph
+            .run(Work::Fused, &[seeds, projected, residual], &writes);
         kernel.over = vec![(normalized, vec![projected])];
         kernel.unmade = 4 * n + 8 * rows + if lowered { 4 * n } else { 0 };
         self.save(format!("gt_{}", 2 * norm.layer + norm.second + 1), kept);
@@ -174,9 +187,16 @@ impl Builder {
             None => self.graph.fused(&[normalized], self.shape.first(), dtype),
         };
         let name = if last {
-            if lowered { "convert_element_type".to_owned() } else { "select".to_owned() }
+            if lowered {
+                "convert_element_type".to_owned()
+            } else {
+                "select".to_owned()
+            }
         } else {
-            format!("view_{}", 16 * norm.layer + if norm.second == 1 { 16 } else { 12 })
+            format!(
+                "view_{}",
+                16 * norm.layer + if norm.second == 1 { 16 } else { 12 }
+            )
         };
         self.save(name, out);
         (normalized, out)
@@ -191,7 +211,9 @@ impl Builder {
             let count = self.graph.made(1, F32);
             let loss = self.graph.made(1, F32);
             let labelled = self.graph.made(batch, Bool);
-            let kernel = self.graph.run(Work::Fused, &[logits], &[loss, labelled, count]);
+            let kernel = self
+                .graph
+                .run(Work::Fused, &[logits], &[loss, labelled, count]);
             kernel.unmade = 12;
             let chosen = self.graph.fused(&[labelled], all, Bool);
             self.save("convert_element_type_count", count);
@@ -202,7 +224,9 @@ impl Builder {
         if batch >= 4 {
             let count = self.graph.made(1, F32);
             let loss = self.graph.made(1, F32);
-            self.graph.run(Work::Fused, &[logits], &[count, loss]).unmade = 4;
+            self.graph
+                .run(Work::Fused, &[logits], &[count, loss])
+                .unmade = 4;
             let labelled = self.graph.fused(&[], batch, Bool);
             let chosen = self.graph.fused(&[labelled], all, Bool);
             self.save("convert_element_type_count", count);
@@ -214,7 +238,9 @@ impl Builder {
         let loss = self.graph.made(1, F32);
         let labelled = self.graph.made(batch, Bool);
         self.graph.run(Work::Fused, &[], &[given, labelled]);
-        self.graph.run(Work::Fused, &[given, logits], &[loss]).unmade = 4;
+        self.graph
+            .run(Work::Fused, &[given, logits], &[loss])
+            .unmade = 4;
         let chosen = self.graph.fused(&[labelled], all, Bool);
         self.save("ne", given);
         self.save("ne_3", labelled);

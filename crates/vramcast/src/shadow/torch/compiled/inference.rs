@@ -33,7 +33,7 @@ pub(super) fn graph(shape: Shape) -> (Graph, Id) {
         if layer % MASKS == 0 {
             let group = 0..MASKS.min(shape.layers - layer) as u32;
             let numbers = group.map(|i| number + OPERATIONS * i);
-            let made = numbers.map(|number| graph.made_by(number, shape.mask(), F32));
+            let made = numbers.map(|number| graph.made_by(number, shape.sliced_mask(), F32));
             masks = made.collect();
             graph.run(Work::Fused, &[], &masks);
             // Another number of masks is another kernel.

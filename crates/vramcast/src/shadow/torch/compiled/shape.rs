@@ -100,22 +100,42 @@ impl Shape {
         !(self.classes * self.dtype.bits()).is_multiple_of(128)
     }
 
-    /// Elements of the mask, whose rows the memory-efficient kernel wants in eights. Inductor pads
-    /// long strides to 128 bytes (torch/_inductor/ir.py, `_pad_strides`).
+    /// Elements of the mask in training: `[B, 1, S, S]`, whose rows the memory-efficient kernel wants
+    /// in eights. Inductor pads long strides of what it makes to 128 bytes (torch/_inductor/ir.py,
+    /// `_pad_strides`).
     pub(super) fn mask(&self) -> u64 {
         const LONG: u64 = 1024;
-        let row = match self.kernel {
-            Kernel::Efficient => self.seq.next_multiple_of(8),
-            Kernel::Cudnn | Kernel::Flash => self.seq,
-        };
+        let row = self.mask_row();
         let padded = |stride: u64| match stride > LONG {
             true => stride.next_multiple_of(128 * 8 / self.dtype.bits()),
             false => stride,
         };
         let rows = padded(row);
         let square = padded(rows.saturating_mul(self.seq));
-        let last = rows * (self.seq - 1) + row;
+        let last = rows.saturating_mul(self.seq - 1).saturating_add(row);
         square.saturating_mul(self.batch - 1).saturating_add(last)
+    }
+
+    /// Elements of the mask in inference, where it is a slice of wider rows.
+    pub(super) fn sliced_mask(&self) -> u64 {
+        let before = (self.rows() - 1).saturating_mul(self.mask_row());
+        before.saturating_add(self.seq)
+    }
+
+    fn mask_row(&self) -> u64 {
+        match self.kernel {
+            Kernel::Efficient => self.seq.next_multiple_of(8),
+            Kernel::Cudnn | Kernel::Flash => self.seq,
+        }
+    }
+
+    /// What the backward graph calls the mask.
+    pub(super) fn mask_name(&self) -> &'static str {
+        if self.mask_row() == self.seq {
+            "where"
+        } else {
+            "constant_pad_nd"
+        }
     }
 
     /// What attention gives: its output, the sums of exponentials, and the state of its dropout.
@@ -126,7 +146,12 @@ impl Shape {
         };
         let sums = self.batch.saturating_mul(self.heads).saturating_mul(rows);
         let scalar = (1, DType::I64);
-        [(self.stream(), self.dtype), (sums, DType::F32), scalar, scalar]
+        [
+            (self.stream(), self.dtype),
+            (sums, DType::F32),
+            scalar,
+            scalar,
+        ]
     }
 
     /// What the backward graph calls the results of a layer's attention.
@@ -137,6 +162,11 @@ impl Shape {
             [2, 3, 4, 5].map(|i| 8 * layer + i)
         };
         numbers.map(|number| format!("getitem_{number}"))
+    }
+
+    /// Whether no linear layer before this one has a weight of as many elements.
+    pub(super) fn is_new(&self, number: u64) -> bool {
+        [0, 4, 6 * self.layers + 1].contains(&number)
     }
 
     /// Rows, inputs and outputs of a linear layer by its number: six in each layer, the pooler and

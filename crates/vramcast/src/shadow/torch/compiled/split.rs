@@ -40,7 +40,9 @@ pub(super) fn parts(card: Card, rows: u64, columns: u64) -> u64 {
 
 /// The divisor of `n` that is nearest to `target`, the smaller of two.
 fn nearest_divisor(n: u64, target: u64) -> u64 {
-    let to_root = (1..).take_while(|d| d * d <= n).filter(|d| n.is_multiple_of(*d));
+    let to_root = (1..)
+        .take_while(|d| d * d <= n)
+        .filter(|d| n.is_multiple_of(*d));
     let divisors = to_root.flat_map(|d| [d, n / d]);
     divisors
         .min_by_key(|&d| (d.abs_diff(target), d))
@@ -63,7 +65,11 @@ mod tests {
             (231, 768, 2),
             (128, 1024, 1),
         ] {
-            assert_eq!(parts(Card::H200, rows, columns), expected, "{rows} {columns}");
+            assert_eq!(
+                parts(Card::H200, rows, columns),
+                expected,
+                "{rows} {columns}"
+            );
         }
     }
 }
