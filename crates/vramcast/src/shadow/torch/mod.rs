@@ -231,8 +231,8 @@ fn check_compile(
         ),
         (workload.lora_rank > 0, "torch.compile of LoRA"),
         (
-            training && workload.checkpointing,
-            "torch.compile of checkpointed layers",
+            training && workload.checkpointing && workload.precision != Precision::Fp32,
+            "torch.compile of checkpointed layers under autocast",
         ),
         (
             workload.attention == Attention::Eager,

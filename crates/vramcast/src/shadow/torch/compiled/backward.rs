@@ -21,34 +21,79 @@ impl Backward {
             graph: Graph::default(),
             given: vec![],
             layers: vec![],
+            mask: None,
         }
         .build()
     }
 }
 
-struct Builder {
-    shape: Shape,
-    graph: Graph,
+pub(super) struct Builder {
+    pub(super) shape: Shape,
+    pub(super) graph: Graph,
     given: Vec<(String, Id)>,
     /// The gradients of each layer's parameters, the last layer's first.
     layers: Vec<Vec<Id>>,
+    /// Of checkpointed layers: the mask that all of them share.
+    pub(super) mask: Option<Id>,
+}
+
+/// What a norm's gradient needs: the normalized values, their deviations and what dropout kept.
+#[derive(Clone, Copy)]
+pub(super) struct Normed {
+    pub(super) values: Id,
+    pub(super) deviation: Id,
+    pub(super) kept: Id,
+}
+
+/// What a layer's gradient needs below its second norm, whose own gradient is `stream` along the
+/// residual and `dropped` down the layer.
+pub(super) struct Inside {
+    pub(super) stream: Id,
+    pub(super) dropped: Id,
+    pub(super) output_norm: Pair,
+    pub(super) gelu: Id,
+    /// Before the function.
+    pub(super) inner: Id,
+    /// The input of the feed-forward part.
+    pub(super) middle: Id,
+    pub(super) attention_norm: Normed,
+    pub(super) attended: Vec<Id>,
+    pub(super) heads: [Id; 3],
+    pub(super) mask: Id,
+    pub(super) input: Id,
+}
+
+/// What is left of the head once its gradient reached the last layer.
+pub(super) struct Head {
+    /// The gradient of the pooler's output, and the kernel that makes it.
+    pub(super) of_tanh: Id,
+    kernel: usize,
+    /// The gradients of the classifier.
+    classifier: Pair,
+    /// The pooler's, where its input was saved.
+    pooler: Option<Pair>,
 }
 
 /// The gradients of a weight and a bias.
-type Pair = [Id; 2];
+pub(super) type Pair = [Id; 2];
 
 impl Builder {
     fn build(mut self) -> Backward {
-        let layers = self.shape.layers;
-        let (pooled, head) = self.head();
-        let mut stream = Stream::FirstToken(pooled);
-        for layer in (0..layers).rev() {
-            stream = self.layer(layer, stream);
+        let (token, mut head) = self.head();
+        let mut stream = Stream::FirstToken(token);
+        for layer in (0..self.shape.layers).rev() {
+            let inside = if self.shape.checkpointing {
+                self.recompute(layer, &stream, &mut head)
+            } else {
+                self.remember(layer, &stream)
+            };
+            stream = self.inside(layer, inside);
         }
         let mut gradients = self.embeddings(&stream);
         self.layers.reverse();
         gradients.extend(self.layers.iter().flatten());
-        gradients.extend(head);
+        gradients.extend(head.pooler.into_iter().flatten());
+        gradients.extend(head.classifier);
         for &gradient in &gradients {
             self.graph.returns(gradient);
         }
@@ -60,7 +105,7 @@ impl Builder {
     }
 
     /// What the forward graph saved under a name.
-    fn saved(&mut self, name: impl Into<String>, elements: u64, dtype: DType) -> Id {
+    pub(super) fn saved(&mut self, name: impl Into<String>, elements: u64, dtype: DType) -> Id {
         let name = name.into();
         if let Some((_, id)) = self.given.iter().find(|(given, _)| *given == name) {
             return *id;
@@ -80,7 +125,7 @@ impl Builder {
     }
 
     /// The gradient of a linear layer's input.
-    fn to_input(&mut self, number: u64, gradient: Id) -> Id {
+    pub(super) fn to_input(&mut self, number: u64, gradient: Id) -> Id {
         let (rows, inputs, _) = self.shape.linear(number);
         let reads: Vec<Id> = [gradient].into_iter().chain(self.weight(number)).collect();
         let elements = rows.saturating_mul(inputs);
@@ -129,15 +174,14 @@ impl Builder {
         (to_input, [weight, bias])
     }
 
-    /// From the loss to the first token's stream; the gradients of the pooler and the classifier.
-    fn head(&mut self) -> (Id, [Id; 4]) {
+    /// From the loss to the first token's stream.
+    fn head(&mut self) -> (Id, Head) {
         let Shape {
             batch,
             classes,
             layers,
             dtype,
             lowered,
-            hidden,
             ..
         } = self.shape;
         let (first, all) = (self.shape.first(), batch * classes);
@@ -167,7 +211,7 @@ impl Builder {
         let kernel = self.graph.run(Work::Fused, &reads, &[of_logits]);
         kernel.unmade = unmade;
         let kernel = self.graph.kernels.len() - 1;
-        let mut dropped = self.to_input(classifier, of_logits);
+        let dropped = self.to_input(classifier, of_logits);
         let kept = self.saved(format!("mul_{}", 11 * layers + 5), first, dtype);
         let weight = self.to_weight(classifier, of_logits, kept);
         let bias = self.sum_of_batch(kernel, of_logits, classes);
@@ -182,20 +226,31 @@ impl Builder {
         kernel.over = vec![(of_tanh, vec![dropped, before])];
         kernel.tuned = Tuned::Once;
         let kernel = self.graph.kernels.len() - 1;
-        dropped = self.to_input(pooler, of_tanh);
-        let name = if lowered {
-            "convert_element_type"
-        } else {
-            "select"
+        let token = self.to_input(pooler, of_tanh);
+        let mut head = Head {
+            of_tanh,
+            kernel,
+            classifier: classifier_pair,
+            pooler: None,
         };
-        let input = self.saved(name, first, dtype);
-        let weight = self.to_weight(pooler, of_tanh, input);
-        let bias = self.sum_of_batch(kernel, of_tanh, hidden);
-        let pair = [self.raised(pooler, weight), bias];
-        (
-            dropped,
-            [pair[0], pair[1], classifier_pair[0], classifier_pair[1]],
-        )
+        if !self.shape.checkpointing {
+            let name = if lowered {
+                "convert_element_type"
+            } else {
+                "select"
+            };
+            let input = self.saved(name, first, dtype);
+            self.pooler(&mut head, input);
+        }
+        (token, head)
+    }
+
+    /// The gradients of the pooler, whose input is given.
+    pub(super) fn pooler(&mut self, head: &mut Head, input: Id) {
+        let number = 6 * self.shape.layers;
+        let weight = self.to_weight(number, head.of_tanh, input);
+        let bias = self.sum_of_batch(head.kernel, head.of_tanh, self.shape.hidden);
+        head.pooler = Some([self.raised(number, weight), bias]);
     }
 
     /// The sum over the sequences, in the kernel that makes what is summed unless it is unrolled.
@@ -208,54 +263,79 @@ impl Builder {
         sum
     }
 
+    /// Through a layer's second norm, with what the forward graph saved of the layer.
+    fn remember(&mut self, layer: u64, above: &Stream) -> Inside {
+        let Shape { dtype, .. } = self.shape;
+        let (n, wide) = (self.shape.stream(), self.shape.wide());
+        let normed = self.normed(layer, 1);
+        let (stream, dropped, output_norm) = self.norm(above, normed);
+        let heads = [1, 3, 5].map(|i| format!("permute_{}", 10 * layer + i));
+        Inside {
+            stream,
+            dropped,
+            output_norm,
+            gelu: self.saved(format!("view_{}", 16 * layer + 14), wide, dtype),
+            inner: self.saved(format!("addmm_{}", 6 * layer + 4), wide, dtype),
+            middle: self.saved(format!("view_{}", 16 * layer + 12), n, dtype),
+            attention_norm: self.normed(layer, 0),
+            attended: self.attended(layer),
+            heads: heads.map(|name| self.saved(name, n, dtype)),
+            mask: self.saved(self.shape.mask_name(), self.shape.mask(), dtype),
+            input: self.saved(self.shape.input_name(layer), n, dtype),
+        }
+    }
+
+    /// What the forward graph saved of one of a layer's norms.
+    fn normed(&mut self, layer: u64, second: u64) -> Normed {
+        let (n, rows) = (self.shape.stream(), self.shape.rows());
+        let number = 11 * layer + if second == 1 { 13 } else { 6 };
+        let name = format!("div_{}", 1 + 2 * (self.shape.layers - layer) - second);
+        Normed {
+            values: self.saved(format!("mul_{number}"), n, F32),
+            deviation: self.saved(name, rows, F32),
+            kept: self.saved(format!("gt_{}", 2 * layer + second + 1), n, Bool),
+        }
+    }
+
     /// The gradients of a layer's parameters; what is left for the one below.
-    fn layer(&mut self, layer: u64, above: Stream) -> Stream {
+    fn inside(&mut self, layer: u64, inside: Inside) -> Stream {
         let Shape { dtype, inner, .. } = self.shape;
         let (n, wide) = (self.shape.stream(), self.shape.wide());
         let number = 6 * layer;
-        let (stream, dropped, output_norm) = self.norm(layer, 1, &above);
-
-        let gelu = self.saved(format!("view_{}", 16 * layer + 14), wide, dtype);
+        let dropped = inside.dropped;
         let to_gelu = self.to_input(number + 5, dropped);
-        let weight = self.to_weight(number + 5, dropped, gelu);
+        let weight = self.to_weight(number + 5, dropped, inside.gelu);
         let bias = self.to_bias(dropped, self.shape.hidden);
         let output = [self.raised(number + 5, weight), bias];
 
-        let before = self.saved(format!("addmm_{}", number + 4), wide, dtype);
         let of_gelu = self.graph.made(wide, dtype);
-        let kernel = self.graph.run(Work::Fused, &[to_gelu, before], &[of_gelu]);
-        kernel.over = vec![(of_gelu, vec![to_gelu, before])];
+        let reads = [to_gelu, inside.inner];
+        let kernel = self.graph.run(Work::Fused, &reads, &[of_gelu]);
+        kernel.over = vec![(of_gelu, reads.to_vec())];
         let kernel = self.graph.kernels.len() - 1;
-        let name = format!("view_{}", 16 * layer + 12);
-        let input = self.saved(name, n, dtype);
         let to_input = self.to_input(number + 4, of_gelu);
-        let weight = self.to_weight(number + 4, of_gelu, input);
+        let weight = self.to_weight(number + 4, of_gelu, inside.middle);
         let bias = self.inner_bias(kernel, of_gelu, inner);
         let intermediate = [self.raised(number + 4, weight), bias];
 
-        let above = Stream::Sum(vec![stream, to_input]);
-        let (stream, dropped, attention_norm) = self.norm(layer, 0, &above);
-
-        let attended = self.attended(layer);
-        let (to_context, projection) = self.linear(number + 3, dropped, attended[0]);
-        let heads = [1, 3, 5].map(|i| {
-            let name = format!("permute_{}", 10 * layer + i);
-            self.saved(name, n, dtype)
-        });
-        let mask = self.shape.mask_name();
-        let mask = self.saved(mask, self.shape.mask(), dtype);
+        let above = Stream::Sum(vec![inside.stream, to_input]);
+        let (stream, dropped, attention_norm) = self.norm(&above, inside.attention_norm);
+        let context = inside.attended[0];
+        let (to_context, projection) = self.linear(number + 3, dropped, context);
+        let mut mask = inside.mask;
+        if self.shape.checkpointing && layer + 1 == self.shape.layers {
+            // The first gradient of attention to be generated reads a mask for each head.
+            let elements = self.shape.heads.saturating_mul(self.shape.mask());
+            mask = self.graph.fused(&[mask], elements, dtype);
+        }
         let mut reads = vec![to_context, mask];
-        reads.extend(heads);
-        reads.extend(attended);
+        reads.extend(inside.heads);
+        reads.extend(inside.attended);
         let results = [(n, dtype); 3];
         let of_heads = self
             .graph
             .several(Work::AttentionBackward, &reads, &results);
-        let name = match layer {
-            0 => "view".to_owned(),
-            _ => format!("view_{}", 16 * layer),
-        };
-        let input = self.saved(name, n, dtype);
+        let input = inside.input;
         let (from_value, value) = self.linear(number + 2, of_heads[2], input);
         let (from_key, key) = self.linear(number + 1, of_heads[1], input);
         let (from_query, query) = self.linear(number, of_heads[0], input);
@@ -267,7 +347,7 @@ impl Builder {
             attention_norm,
             intermediate,
             output,
-            output_norm,
+            inside.output_norm,
         ];
         self.layers.push(pairs.concat());
         Stream::Sum(vec![stream, from_value, from_key, from_query])
@@ -300,20 +380,9 @@ impl Builder {
 
     /// Through a norm and the dropout before it: the stream's gradient, that of the dropped branch,
     /// and those of the weight and the bias.
-    fn norm(&mut self, layer: u64, second: u64, above: &Stream) -> (Id, Id, Pair) {
-        let Shape {
-            layers,
-            hidden,
-            dtype,
-            ..
-        } = self.shape;
+    fn norm(&mut self, above: &Stream, normed: Normed) -> (Id, Id, Pair) {
+        let Shape { hidden, dtype, .. } = self.shape;
         let (n, rows) = (self.shape.stream(), self.shape.rows());
-        let number = 11 * layer + if second == 1 { 13 } else { 6 };
-        let normalized = self.saved(format!("mul_{number}"), n, F32);
-        let name = format!("div_{}", 1 + 2 * (layers - layer) - second);
-        let deviation = self.saved(name, rows, F32);
-        let kept = self.saved(format!("gt_{}", 2 * layer + second + 1), n, Bool);
-
         let mut unmade = 8 * rows;
         if above.is_summed_first() {
             self.graph.skip(1);
@@ -323,26 +392,26 @@ impl Builder {
         let stream = self.graph.made(n, F32);
         let kernel = self.graph.kernels.len();
         self.graph.run(Work::Fused, &[], &[]);
-        let pair = self.norm_parameters(above, normalized, hidden);
+        let pair = self.norm_parameters(above, normed.values, hidden);
         let dropped = self.graph.made(n, dtype);
         let terms = above.terms();
         let kernel = &mut self.graph.kernels[kernel];
-        kernel.reads = [terms, &[normalized, deviation, kept]].concat();
+        kernel.reads = [terms, &[normed.values, normed.deviation, normed.kept]].concat();
         kernel.writes = vec![stream, dropped];
         kernel.unmade = unmade;
         let mut over = terms.to_vec();
         if !above.is_summed_first() {
-            over.push(normalized);
+            over.push(normed.values);
         }
-        kernel.over = vec![(stream, over)];
-        if matches!(above, Stream::FirstToken(_)) && self.shape.scales_block() {
+        kernel.over = vec![(stream, over), (dropped, vec![normed.kept])];
+        if above.is_first() && self.shape.scales_block() {
             kernel.tuned = Tuned::Twice;
         }
         (stream, dropped, pair)
     }
 
     /// The gradients of a norm's weight and bias.
-    fn norm_parameters(&mut self, above: &Stream, normalized: Id, columns: u64) -> Pair {
+    pub(super) fn norm_parameters(&mut self, above: &Stream, normalized: Id, columns: u64) -> Pair {
         let reads = [above.terms(), &[normalized]].concat();
         let parts = parts(self.shape.card, self.shape.rows(), columns);
         if parts == 1 {
@@ -444,7 +513,7 @@ impl Builder {
 }
 
 /// The gradient that reaches a norm.
-enum Stream {
+pub(super) enum Stream {
     /// Of the first token of each sequence only.
     FirstToken(Id),
     /// The sum of these.
@@ -452,11 +521,16 @@ enum Stream {
 }
 
 impl Stream {
-    fn terms(&self) -> &[Id] {
+    pub(super) fn terms(&self) -> &[Id] {
         match self {
             Self::FirstToken(token) => std::slice::from_ref(token),
             Self::Sum(terms) => terms,
         }
+    }
+
+    /// Whether it comes from the head.
+    pub(super) fn is_first(&self) -> bool {
+        matches!(self, Self::FirstToken(_))
     }
 
     /// Whether the sum is an operation of its own: where it has more than two terms.

@@ -27,9 +27,9 @@ impl Forward {
     }
 }
 
-struct Builder {
-    shape: Shape,
-    graph: Graph,
+pub(super) struct Builder {
+    pub(super) shape: Shape,
+    pub(super) graph: Graph,
     saved: Vec<Saved>,
 }
 
@@ -45,37 +45,17 @@ impl Builder {
         self.graph.run(Work::Fused, &[], &[seeds]);
         let (mut stream, mut hidden) = self.embeddings(gathered, seeds);
         let mut mask = None;
+        let mut parts = vec![];
+        if self.shape.checkpointing {
+            self.save("inductor_seeds_default", seeds);
+            parts = self.mask_parts();
+        }
         for layer in 0..layers {
-            let number = 6 * layer;
-            let heads = [0, 1, 2].map(|i| self.linear(number + i, hidden, true));
-            let names = [1, 3, 5].map(|i| format!("permute_{}", 10 * layer + i));
-            for (name, head) in names.into_iter().zip(heads) {
-                self.save(name, head);
+            if self.shape.checkpointing {
+                hidden = self.forget(layer, seeds, hidden, (&parts, &mut mask));
+            } else {
+                (stream, hidden) = self.layer(layer, seeds, (stream, hidden), &mut mask);
             }
-            let mask = *mask.get_or_insert_with(|| {
-                let mask = self.graph.fused(&[], self.shape.mask(), dtype);
-                self.graph.tune_if(true, Tuned::Once);
-                self.save(self.shape.mask_name(), mask);
-                mask
-            });
-            let [query, key, value] = heads;
-            let reads = [query, key, value, mask];
-            let attended = self.shape.attended();
-            let attended = self.graph.several(Work::Attention, &reads, &attended);
-            for (part, name) in attended.iter().zip(self.shape.attended_names(layer)) {
-                self.save(name, *part);
-            }
-            let projected = self.linear(number + 3, attended[0], self.shape.lowered);
-            let of_attention = Norm { layer, second: 0 };
-            (stream, hidden) = self.norm(of_attention, seeds, projected, stream, hidden);
-            let inner = self.linear(number + 4, hidden, true);
-            self.save(format!("addmm_{}", number + 4), inner);
-            let gelu = self.graph.fused(&[inner], self.shape.wide(), dtype);
-            self.graph.tune_if(layer == 0, Tuned::Once);
-            self.save(format!("view_{}", 16 * layer + 14), gelu);
-            let projected = self.linear(number + 5, gelu, self.shape.lowered);
-            let of_layer = Norm { layer, second: 1 };
-            (stream, hidden) = self.norm(of_layer, seeds, projected, stream, hidden);
         }
         let pooled = self.linear(6 * layers, hidden, true);
         self.save(format!("addmm_{}", 6 * layers), pooled);
@@ -100,7 +80,49 @@ impl Builder {
         }
     }
 
-    fn save(&mut self, name: impl Into<String>, id: Id) {
+    /// A layer, from the stream and its copy for products.
+    fn layer(
+        &mut self,
+        layer: u64,
+        seeds: Id,
+        (stream, hidden): (Id, Id),
+        mask: &mut Option<Id>,
+    ) -> (Id, Id) {
+        let number = 6 * layer;
+        let heads = [0, 1, 2].map(|i| self.linear(number + i, hidden, true));
+        let names = [1, 3, 5].map(|i| format!("permute_{}", 10 * layer + i));
+        for (name, head) in names.into_iter().zip(heads) {
+            self.save(name, head);
+        }
+        let mask = *mask.get_or_insert_with(|| {
+            let mask = self.graph.fused(&[], self.shape.mask(), self.shape.dtype);
+            self.graph.tune_if(true, Tuned::Once);
+            self.save(self.shape.mask_name(), mask);
+            mask
+        });
+        let [query, key, value] = heads;
+        let reads = [query, key, value, mask];
+        let attended = self.shape.attended();
+        let attended = self.graph.several(Work::Attention, &reads, &attended);
+        for (part, name) in attended.iter().zip(self.shape.attended_names(layer)) {
+            self.save(name, *part);
+        }
+        let projected = self.linear(number + 3, attended[0], self.shape.lowered);
+        let of_attention = Norm { layer, second: 0 };
+        let (stream, hidden) = self.norm(of_attention, seeds, projected, stream, hidden);
+        let inner = self.linear(number + 4, hidden, true);
+        self.save(format!("addmm_{}", number + 4), inner);
+        let gelu = self
+            .graph
+            .fused(&[inner], self.shape.wide(), self.shape.dtype);
+        self.graph.tune_if(layer == 0, Tuned::Once);
+        self.save(format!("view_{}", 16 * layer + 14), gelu);
+        let projected = self.linear(number + 5, gelu, self.shape.lowered);
+        let of_layer = Norm { layer, second: 1 };
+        self.norm(of_layer, seeds, projected, stream, hidden)
+    }
+
+    pub(super) fn save(&mut self, name: impl Into<String>, id: Id) {
         self.graph.returns(id);
         self.saved.push((name.into(), id));
     }
@@ -120,7 +142,8 @@ impl Builder {
         kernel.unmade = 8 * n + 8 * self.shape.rows();
         self.save("mul", normalized);
         self.save("gt", kept);
-        self.save("view", hidden);
+        let name = self.shape.input_name(0);
+        self.save(name, hidden);
         (normalized, hidden)
     }
 
@@ -134,7 +157,7 @@ impl Builder {
     }
 
     /// The linear layer of that number. Autocast's copies of its weight and bias are made beside it.
-    fn linear(&mut self, number: u64, x: Id, with_bias: bool) -> Id {
+    pub(super) fn linear(&mut self, number: u64, x: Id, with_bias: bool) -> Id {
         let Shape { dtype, lowered, .. } = self.shape;
         let (rows, inputs, outputs) = self.shape.linear(number);
         let elements = rows.saturating_mul(outputs);

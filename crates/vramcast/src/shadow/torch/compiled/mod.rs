@@ -11,6 +11,7 @@ mod graph;
 mod inference;
 mod order;
 mod plan;
+mod recompute;
 mod shape;
 mod split;
 

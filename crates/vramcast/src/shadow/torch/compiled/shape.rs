@@ -3,7 +3,7 @@
 use super::super::profile::{Card, Kernel};
 use crate::config::bert::Config;
 use crate::dtype::DType;
-use crate::workload::Workload;
+use crate::workload::{Mode, Workload};
 
 /// Sizes, types and kernels.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +21,8 @@ pub(in super::super) struct Shape {
     pub(super) types: u64,
     /// Of the products and what they read.
     pub(super) dtype: DType,
+    /// Whether layers are recomputed.
+    pub(super) checkpointing: bool,
     /// Whether the products' type is below that of the weights, by autocast.
     pub(super) lowered: bool,
     pub(super) kernel: Kernel,
@@ -47,6 +49,7 @@ impl Shape {
             positions: config.max_position_embeddings,
             types: config.type_vocab_size,
             dtype,
+            checkpointing: workload.checkpointing && workload.mode == Mode::Train,
             lowered: dtype != DType::F32,
             kernel,
             card,
@@ -126,6 +129,16 @@ impl Shape {
         match self.kernel {
             Kernel::Efficient => self.seq.next_multiple_of(8),
             Kernel::Cudnn | Kernel::Flash => self.seq,
+        }
+    }
+
+    /// What the backward graph calls the input of a layer.
+    pub(super) fn input_name(&self, layer: u64) -> String {
+        match (self.checkpointing, layer) {
+            (false, 0) => "view".to_owned(),
+            (false, _) => format!("view_{}", 16 * layer),
+            (true, 0) => "mul_3".to_owned(),
+            (true, _) => format!("add_{}", 7 * layer + 5),
         }
     }
 
