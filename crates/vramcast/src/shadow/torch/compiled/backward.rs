@@ -6,6 +6,7 @@ use super::shape::Shape;
 use super::split::parts;
 use crate::dtype::DType;
 use DType::{Bool, F32, I64};
+use std::collections::BTreeMap;
 
 /// The graph, what it is given, and the gradients in the order of the parameters.
 pub(super) struct Backward {
@@ -22,6 +23,7 @@ impl Backward {
             given: vec![],
             layers: vec![],
             mask: None,
+            copies: BTreeMap::new(),
         }
         .build()
     }
@@ -33,16 +35,20 @@ pub(super) struct Builder {
     given: Vec<(String, Id)>,
     /// The gradients of each layer's parameters, the last layer's first.
     layers: Vec<Vec<Id>>,
-    /// Of checkpointed layers: the mask that all of them share.
+    /// Of checkpointed layers: the mask that all of them share, and the lowered weights.
     pub(super) mask: Option<Id>,
+    pub(super) copies: BTreeMap<u64, Id>,
 }
 
-/// What a norm's gradient needs: the normalized values, their deviations and what dropout kept.
-#[derive(Clone, Copy)]
+/// What a norm's gradient needs.
 pub(super) struct Normed {
-    pub(super) values: Id,
-    pub(super) deviation: Id,
-    pub(super) kept: Id,
+    /// The normalized values, or what they are computed from: all that the gradients of the weight
+    /// and the bias need.
+    pub(super) values: Vec<Id>,
+    /// Deviations, and what dropout kept.
+    pub(super) others: Vec<Id>,
+    /// What the residual is computed from.
+    pub(super) stream: Id,
 }
 
 /// What a layer's gradient needs below its second norm, whose own gradient is `stream` along the
@@ -118,6 +124,9 @@ impl Builder {
 
     /// The weight copy that a product reads, where autocast made one.
     fn weight(&mut self, number: u64) -> Option<Id> {
+        if let Some(copy) = self.copies.get(&number) {
+            return Some(*copy);
+        }
         let (_, inputs, outputs) = self.shape.linear(number);
         let lowered = self.shape.lowered;
         let name = format!("permute_of_{number}");
@@ -125,7 +134,7 @@ impl Builder {
     }
 
     /// The gradient of a linear layer's input.
-    pub(super) fn to_input(&mut self, number: u64, gradient: Id) -> Id {
+    pub(super) fn input_gradient(&mut self, number: u64, gradient: Id) -> Id {
         let (rows, inputs, _) = self.shape.linear(number);
         let reads: Vec<Id> = [gradient].into_iter().chain(self.weight(number)).collect();
         let elements = rows.saturating_mul(inputs);
@@ -134,7 +143,7 @@ impl Builder {
     }
 
     /// The gradient of a linear layer's weight, in the type of the products.
-    fn to_weight(&mut self, number: u64, gradient: Id, input: Id) -> Id {
+    fn weight_gradient(&mut self, number: u64, gradient: Id, input: Id) -> Id {
         let (_, inputs, outputs) = self.shape.linear(number);
         let elements = inputs.saturating_mul(outputs);
         self.graph
@@ -155,7 +164,7 @@ impl Builder {
     }
 
     /// The gradient of a bias: a sum down the rows, in two kernels where it is split.
-    fn to_bias(&mut self, gradient: Id, columns: u64) -> Id {
+    fn bias_gradient(&mut self, gradient: Id, columns: u64) -> Id {
         let parts = parts(self.shape.card, self.shape.rows(), columns);
         if parts == 1 {
             return self.graph.fused(&[gradient], columns, F32);
@@ -167,9 +176,9 @@ impl Builder {
     /// All three gradients of a linear layer, whose input was saved.
     fn linear(&mut self, number: u64, gradient: Id, input: Id) -> (Id, Pair) {
         let (_, _, outputs) = self.shape.linear(number);
-        let to_input = self.to_input(number, gradient);
-        let weight = self.to_weight(number, gradient, input);
-        let bias = self.to_bias(gradient, outputs);
+        let to_input = self.input_gradient(number, gradient);
+        let weight = self.weight_gradient(number, gradient, input);
+        let bias = self.bias_gradient(gradient, outputs);
         let weight = self.raised(number, weight);
         (to_input, [weight, bias])
     }
@@ -211,9 +220,9 @@ impl Builder {
         let kernel = self.graph.run(Work::Fused, &reads, &[of_logits]);
         kernel.unmade = unmade;
         let kernel = self.graph.kernels.len() - 1;
-        let dropped = self.to_input(classifier, of_logits);
+        let dropped = self.input_gradient(classifier, of_logits);
         let kept = self.saved(format!("mul_{}", 11 * layers + 5), first, dtype);
-        let weight = self.to_weight(classifier, of_logits, kept);
+        let weight = self.weight_gradient(classifier, of_logits, kept);
         let bias = self.sum_of_batch(kernel, of_logits, classes);
         let classifier_pair = [self.raised(classifier, weight), bias];
 
@@ -226,14 +235,15 @@ impl Builder {
         kernel.over = vec![(of_tanh, vec![dropped, before])];
         kernel.tuned = Tuned::Once;
         let kernel = self.graph.kernels.len() - 1;
-        let token = self.to_input(pooler, of_tanh);
+        let token = self.input_gradient(pooler, of_tanh);
         let mut head = Head {
             of_tanh,
             kernel,
             classifier: classifier_pair,
             pooler: None,
         };
-        if !self.shape.checkpointing {
+        // Recomputed in single precision, it is read later.
+        if lowered || !self.shape.checkpointing {
             let name = if lowered {
                 "convert_element_type"
             } else {
@@ -248,7 +258,7 @@ impl Builder {
     /// The gradients of the pooler, whose input is given.
     pub(super) fn pooler(&mut self, head: &mut Head, input: Id) {
         let number = 6 * self.shape.layers;
-        let weight = self.to_weight(number, head.of_tanh, input);
+        let weight = self.weight_gradient(number, head.of_tanh, input);
         let bias = self.sum_of_batch(head.kernel, head.of_tanh, self.shape.hidden);
         head.pooler = Some([self.raised(number, weight), bias]);
     }
@@ -268,7 +278,7 @@ impl Builder {
         let Shape { dtype, .. } = self.shape;
         let (n, wide) = (self.shape.stream(), self.shape.wide());
         let normed = self.normed(layer, 1);
-        let (stream, dropped, output_norm) = self.norm(above, normed);
+        let (stream, dropped, output_norm) = self.norm(above, &normed);
         let heads = [1, 3, 5].map(|i| format!("permute_{}", 10 * layer + i));
         Inside {
             stream,
@@ -290,10 +300,13 @@ impl Builder {
         let (n, rows) = (self.shape.stream(), self.shape.rows());
         let number = 11 * layer + if second == 1 { 13 } else { 6 };
         let name = format!("div_{}", 1 + 2 * (self.shape.layers - layer) - second);
+        let values = self.saved(format!("mul_{number}"), n, F32);
+        let deviation = self.saved(name, rows, F32);
+        let kept = self.saved(format!("gt_{}", 2 * layer + second + 1), n, Bool);
         Normed {
-            values: self.saved(format!("mul_{number}"), n, F32),
-            deviation: self.saved(name, rows, F32),
-            kept: self.saved(format!("gt_{}", 2 * layer + second + 1), n, Bool),
+            values: vec![values],
+            others: vec![deviation, kept],
+            stream: values,
         }
     }
 
@@ -303,9 +316,9 @@ impl Builder {
         let (n, wide) = (self.shape.stream(), self.shape.wide());
         let number = 6 * layer;
         let dropped = inside.dropped;
-        let to_gelu = self.to_input(number + 5, dropped);
-        let weight = self.to_weight(number + 5, dropped, inside.gelu);
-        let bias = self.to_bias(dropped, self.shape.hidden);
+        let to_gelu = self.input_gradient(number + 5, dropped);
+        let weight = self.weight_gradient(number + 5, dropped, inside.gelu);
+        let bias = self.bias_gradient(dropped, self.shape.hidden);
         let output = [self.raised(number + 5, weight), bias];
 
         let of_gelu = self.graph.made(wide, dtype);
@@ -313,17 +326,17 @@ impl Builder {
         let kernel = self.graph.run(Work::Fused, &reads, &[of_gelu]);
         kernel.over = vec![(of_gelu, reads.to_vec())];
         let kernel = self.graph.kernels.len() - 1;
-        let to_input = self.to_input(number + 4, of_gelu);
-        let weight = self.to_weight(number + 4, of_gelu, inside.middle);
+        let to_input = self.input_gradient(number + 4, of_gelu);
+        let weight = self.weight_gradient(number + 4, of_gelu, inside.middle);
         let bias = self.inner_bias(kernel, of_gelu, inner);
         let intermediate = [self.raised(number + 4, weight), bias];
 
         let above = Stream::Sum(vec![inside.stream, to_input]);
-        let (stream, dropped, attention_norm) = self.norm(&above, inside.attention_norm);
+        let (stream, dropped, attention_norm) = self.norm(&above, &inside.attention_norm);
         let context = inside.attended[0];
         let (to_context, projection) = self.linear(number + 3, dropped, context);
         let mut mask = inside.mask;
-        if self.shape.checkpointing && layer + 1 == self.shape.layers {
+        if self.shape.checkpointing && !self.shape.lowered && layer + 1 == self.shape.layers {
             // The first gradient of attention to be generated reads a mask for each head.
             let elements = self.shape.heads.saturating_mul(self.shape.mask());
             mask = self.graph.fused(&[mask], elements, dtype);
@@ -371,7 +384,7 @@ impl Builder {
             // Element-wise, which has two configurations.
             let first = self.layers.is_empty();
             self.graph.kernels[kernel].tuned = if first { Tuned::Once } else { Tuned::Never };
-            return self.to_bias(gradient, columns);
+            return self.bias_gradient(gradient, columns);
         }
         let partial = self.graph.made(parts * columns, F32);
         self.graph.kernels[kernel].writes.push(partial);
@@ -380,7 +393,7 @@ impl Builder {
 
     /// Through a norm and the dropout before it: the stream's gradient, that of the dropped branch,
     /// and those of the weight and the bias.
-    fn norm(&mut self, above: &Stream, normed: Normed) -> (Id, Id, Pair) {
+    fn norm(&mut self, above: &Stream, normed: &Normed) -> (Id, Id, Pair) {
         let Shape { hidden, dtype, .. } = self.shape;
         let (n, rows) = (self.shape.stream(), self.shape.rows());
         let mut unmade = 8 * rows;
@@ -392,18 +405,18 @@ impl Builder {
         let stream = self.graph.made(n, F32);
         let kernel = self.graph.kernels.len();
         self.graph.run(Work::Fused, &[], &[]);
-        let pair = self.norm_parameters(above, normed.values, hidden);
+        let pair = self.norm_parameters(above, &normed.values, hidden);
         let dropped = self.graph.made(n, dtype);
         let terms = above.terms();
         let kernel = &mut self.graph.kernels[kernel];
-        kernel.reads = [terms, &[normed.values, normed.deviation, normed.kept]].concat();
+        kernel.reads = [terms, &normed.values, &normed.others].concat();
         kernel.writes = vec![stream, dropped];
         kernel.unmade = unmade;
         let mut over = terms.to_vec();
         if !above.is_summed_first() {
-            over.push(normed.values);
+            over.extend(&normed.values);
         }
-        kernel.over = vec![(stream, over), (dropped, vec![normed.kept])];
+        kernel.over = vec![(stream, over), (dropped, normed.others.clone())];
         if above.is_first() && self.shape.scales_block() {
             kernel.tuned = Tuned::Twice;
         }
@@ -411,8 +424,8 @@ impl Builder {
     }
 
     /// The gradients of a norm's weight and bias.
-    pub(super) fn norm_parameters(&mut self, above: &Stream, normalized: Id, columns: u64) -> Pair {
-        let reads = [above.terms(), &[normalized]].concat();
+    pub(super) fn norm_parameters(&mut self, above: &Stream, values: &[Id], columns: u64) -> Pair {
+        let reads = [above.terms(), values].concat();
         let parts = parts(self.shape.card, self.shape.rows(), columns);
         if parts == 1 {
             let pair = [(); 2].map(|()| self.graph.made(columns, F32));

@@ -52,7 +52,7 @@ impl Builder {
         }
         for layer in 0..layers {
             if self.shape.checkpointing {
-                hidden = self.forget(layer, seeds, hidden, (&parts, &mut mask));
+                (stream, hidden) = self.forget(layer, seeds, (stream, hidden), (&parts, &mut mask));
             } else {
                 (stream, hidden) = self.layer(layer, seeds, (stream, hidden), &mut mask);
             }
@@ -142,8 +142,9 @@ impl Builder {
         kernel.unmade = 8 * n + 8 * self.shape.rows();
         self.save("mul", normalized);
         self.save("gt", kept);
-        let name = self.shape.input_name(0);
-        self.save(name, hidden);
+        if !(self.shape.checkpointing && self.shape.lowered) {
+            self.save(self.shape.input_name(0), hidden);
+        }
         (normalized, hidden)
     }
 
@@ -171,7 +172,10 @@ impl Builder {
         self.graph.tune_if(is_new, Tuned::Once);
         let reads = [bias, x, weight];
         let out = self.graph.product(&reads, with_bias, elements, dtype);
-        self.save(format!("permute_of_{number}"), weight);
+        // A checkpointed layer makes it again.
+        if !self.shape.checkpointing || number >= 6 * self.shape.layers {
+            self.save(format!("permute_of_{number}"), weight);
+        }
         out
     }
 

@@ -69,6 +69,8 @@ pub(super) struct Kernel {
     pub(super) writes: Vec<Id>,
     /// Writes that may take the place of a read, the first that dies here.
     pub(super) over: Vec<(Id, Vec<Id>)>,
+    /// Writes whose memory holds something else first.
+    pub(super) rewritten: Vec<Id>,
     /// Bytes of what fusion left in registers, which Inductor's estimates still count.
     pub(super) unmade: u64,
     pub(super) tuned: Tuned,
@@ -133,6 +135,7 @@ impl Graph {
             reads: reads.to_vec(),
             writes: writes.to_vec(),
             over: vec![],
+            rewritten: vec![],
             unmade: 0,
             tuned: Tuned::Never,
         });

@@ -204,7 +204,10 @@ impl<'a> Run<'a> {
                 Line::Run(number) => self.run(number),
                 Line::Free(id) => {
                     drop(self.made[id].take());
-                    self.held[id].clear();
+                    // A tuple gives up its last entry first.
+                    while let Some(result) = self.held[id].pop() {
+                        drop(result);
+                    }
                 }
             }
         }
@@ -215,6 +218,7 @@ impl<'a> Run<'a> {
         let mut replaced = std::mem::take(&mut self.replaced);
         if self.tunes.is_some_and(|least| kernel.tuned >= least) {
             replaced.retain(|id| kernel.reads.contains(id));
+            replaced.extend(&kernel.rewritten);
             self.tune(&replaced);
         }
         match kernel.work {

@@ -163,11 +163,8 @@ impl<'a> Relations<'a> {
         let mut waits: Vec<usize> = self.before.iter().map(BTreeSet::len).collect();
         let mut place = vec![0; waits.len()];
         let mut ready = BinaryHeap::new();
-        for number in 0..waits.len() {
-            if waits[number] == 0 {
-                ready.push(Reverse((vec![], number)));
-            }
-        }
+        let first = waits.iter().enumerate().filter(|(_, waits)| **waits == 0);
+        ready.extend(first.map(|(number, _)| Reverse((vec![], number))));
         let mut order = Vec::with_capacity(waits.len());
         while let Some(Reverse((_, next))) = ready.pop() {
             place[next] = order.len();

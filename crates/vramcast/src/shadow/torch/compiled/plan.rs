@@ -2,10 +2,10 @@
 //! (torch/_inductor/codegen/wrapper.py, `memory_plan_reuse`; scheduler.py, `decide_inplace_update`
 //! and `free_buffers`).
 
-use super::graph::{Graph, Id, Source};
+use super::graph::{Buffer, Graph, Id, Source};
 use super::order::{estimate, order};
 use crate::dtype::DType;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// What the generated code does, line by line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ fn lifetimes(graph: &Graph, order: &[usize]) -> Vec<Placed> {
         for &write in &kernel.writes {
             let candidates = kernel.over.iter().find(|(out, _)| *out == write);
             let candidates = candidates.map_or(&[][..], |(_, reads)| reads);
-            let like = |id: Id| (graph.buffers[id].dtype, graph.buffers[id].bytes);
+            let like = |id: Id| like(&graph.buffers[id]);
             let found = candidates
                 .iter()
                 .find(|id| dying.contains(id) && like(**id) == like(write));
@@ -73,26 +73,45 @@ fn lifetimes(graph: &Graph, order: &[usize]) -> Vec<Placed> {
     lines
 }
 
+/// What a buffer must share with another to take its memory.
+type Like = (u64, DType);
+
+fn like(buffer: &Buffer) -> Like {
+    (buffer.bytes, buffer.dtype)
+}
+
+/// A buffer that died: in which line, and after which kernel.
+struct Dead {
+    line: usize,
+    id: Id,
+    place: usize,
+}
+
 /// A fresh buffer takes the memory of the last one of its type and size that died, if it died just
 /// before, or if keeping it until now does not raise the estimated peak.
 fn reuse(graph: &Graph, order: &[usize], lines: Vec<Placed>) -> Vec<Line> {
     let mut live = estimate(graph, order);
     let peak = live.iter().copied().max().unwrap_or(0);
-    let mut pool: HashMap<(DType, u64), Vec<(usize, Id, usize)>> = HashMap::new();
+    let mut pool: BTreeMap<Like, Vec<Dead>> = BTreeMap::new();
     let mut planned: Vec<Option<Line>> = Vec::with_capacity(lines.len());
     for (line, place) in lines {
         let mut next = line;
         match line {
             Line::Allocate(id) => {
                 let buffer = &graph.buffers[id];
-                let dead = pool.entry((buffer.dtype, buffer.bytes)).or_default();
-                if let Some(&(freed_at, from, died)) = dead.last() {
+                let dead = pool.entry(like(buffer)).or_default();
+                if let Some(&Dead {
+                    line,
+                    id: from,
+                    place: died,
+                }) = dead.last()
+                {
                     let between = &mut live[died + 1..place];
                     let most = between.iter().copied().max();
                     if most.is_none_or(|most| most + buffer.bytes <= peak) {
                         between.iter_mut().for_each(|live| *live += buffer.bytes);
                         dead.pop();
-                        planned[freed_at] = None;
+                        planned[line] = None;
                         next = Line::Reuse { from, to: id };
                     }
                 }
@@ -100,8 +119,10 @@ fn reuse(graph: &Graph, order: &[usize], lines: Vec<Placed>) -> Vec<Line> {
             Line::Free(id) => {
                 let buffer = &graph.buffers[id];
                 if matches!(buffer.source, Source::Made | Source::Part) {
-                    let dead = pool.entry((buffer.dtype, buffer.bytes)).or_default();
-                    dead.push((planned.len(), id, place));
+                    let line = planned.len();
+                    pool.entry(like(buffer))
+                        .or_default()
+                        .push(Dead { line, id, place });
                 }
             }
             Line::Reuse { .. } | Line::Run(_) => {}
