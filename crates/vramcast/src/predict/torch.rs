@@ -178,6 +178,14 @@ fn notes(question: &Question<'_>, context: &Context) -> Vec<String> {
             "{MOST_PASSES} passes of a step are replayed; more of them allocate the same"
         ));
     }
+    if question.workload.compile {
+        notes.push(
+            "torch.compile: which products PyTorch pads, and what it tries out while it compiles, is \
+             followed in part; over 35 runs on an H200 the peak was off by up to 0.4 % and reserved \
+             bytes by up to 11 %, in 12 of them with 12 layers or more by up to 0.1 % and 0.2 %"
+                .to_owned(),
+        );
+    }
     if question.workload.placement == Placement::DeviceMap {
         notes.push(
             "threads load the parameters, in an order that differs from run to run; reserved bytes \
@@ -214,6 +222,8 @@ struct Room {
     most: u64,
     expected: u64,
     least: u64,
+    /// Thousandths by which a run may differ.
+    band: u64,
 }
 
 /// A run near its limit gives its cache back once or more, and starts anew with other addresses: two
@@ -223,6 +233,11 @@ struct Room {
 /// so did all batches of the searches; one search for the need, in a used process, found 34 less
 /// than is expected (`torch-h200-need.jsonl`), which nothing here explains.
 const BAND_PERMILLE: u64 = 10;
+
+/// The same for compiled models: what was reserved in 35 runs differed from what is expected by up
+/// to 105 thousandths, which what PyTorch tries out while it compiles leaves in the cache
+/// (`torch-h200-compile.jsonl.gz`, as `tests/torch_compiled.rs` compares it).
+const COMPILED_BAND_PERMILLE: u64 = 106;
 
 impl Room {
     /// `None` where nothing limits it.
@@ -238,6 +253,10 @@ impl Room {
             most: beside(context.low),
             expected: beside(context.bytes),
             least: beside(context.high),
+            band: match question.workload.compile {
+                true => COMPILED_BAND_PERMILLE,
+                false => BAND_PERMILLE,
+            },
         })
     }
 
@@ -248,7 +267,7 @@ impl Room {
 
     /// The limits of a run that must end well for `fits`.
     fn tightest(self) -> Limits {
-        let permille = 1000 - BAND_PERMILLE;
+        let permille = 1000 - self.band;
         Limits {
             allowed: self.allowed.map(|limit| Self::scaled(limit, permille)),
             capacity: Self::scaled(self.least, permille),
@@ -257,7 +276,7 @@ impl Room {
 
     /// The limits of a run that must fail for `oom`.
     fn widest(self) -> Limits {
-        let permille = 1000 + BAND_PERMILLE;
+        let permille = 1000 + self.band;
         Limits {
             allowed: self.allowed.map(|limit| Self::scaled(limit, permille)),
             capacity: Self::scaled(self.most, permille),
