@@ -29,6 +29,8 @@ struct Checked {
     /// Predicted over measured, less one.
     peak: f64,
     reserved: f64,
+    /// Bytes between what was predicted and what was reserved.
+    beside: u64,
 }
 
 fn root() -> &'static Path {
@@ -71,6 +73,7 @@ fn check(record: &Value) -> Checked {
         difference: None,
         peak: 0.0,
         reserved: 0.0,
+        beside: 0,
     };
     let run = run(
         &config(model),
@@ -96,6 +99,8 @@ fn check(record: &Value) -> Checked {
         |predicted: u64, field: &str| predicted as f64 / record[field].as_f64().unwrap() - 1.0;
     checked.peak = error(stats.allocated_peak, "peak_allocated");
     checked.reserved = error(stats.reserved_peak, "peak_reserved");
+    let measured = record["peak_reserved"].as_u64().unwrap();
+    checked.beside = stats.reserved_peak.abs_diff(measured);
     checked
 }
 
@@ -128,24 +133,18 @@ fn every_allocation_and_free_of_a_compiled_pass_is_predicted_in_order() {
 
 #[test]
 fn the_peaks_of_compiled_models_are_predicted_within_what_a_prediction_says() {
-    let (mut peak, mut reserved) = (0.0f64, 0.0f64);
+    let (mut peak, mut beside) = (0.0f64, 0);
     for checked in followed() {
-        let Checked {
-            name,
-            peak: of_peak,
-            reserved: of_reserved,
-            ..
-        } = checked;
+        let (of_peak, reserved) = (100.0 * checked.peak, 100.0 * checked.reserved);
         eprintln!(
-            "{name}: peak {:+.2} %, reserved {:+.2} %",
-            100.0 * of_peak,
-            100.0 * of_reserved
+            "{}: peak {of_peak:+.2} %, reserved {reserved:+.2} %",
+            checked.name
         );
-        peak = peak.max(of_peak.abs());
-        reserved = reserved.max(of_reserved.abs());
+        peak = peak.max(checked.peak.abs());
+        beside = beside.max(checked.beside);
     }
     // As `predict::torch` says.
-    assert!(peak < 0.004 && reserved < 0.106, "{peak} {reserved}");
+    assert!(peak < 0.004 && beside <= 90 << 20, "{peak} {beside}");
 }
 
 #[test]
