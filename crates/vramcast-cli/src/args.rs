@@ -255,6 +255,9 @@ pub(crate) struct WorkloadArgs {
     /// The rank of LoRA's adapters on queries and values; 0 for none.
     #[arg(long, default_value_t = 0)]
     lora_rank: u64,
+    /// The model is compiled by `torch.compile`, on PyTorch.
+    #[arg(long)]
+    compile: bool,
     /// Options of PyTorch's allocator, as in PYTORCH_CUDA_ALLOC_CONF.
     #[arg(long, default_value = "", value_name = "OPTIONS")]
     allocator_conf: String,
@@ -282,6 +285,7 @@ impl WorkloadArgs {
             training_loop: self.training_loop,
             placement: self.placement.unwrap_or(placement),
             lora_rank: self.lora_rank,
+            compile: self.compile,
             allocator_conf: self.allocator_conf.clone(),
             ..Workload::new(runtime, self.task, self.mode, self.batch, self.seq)
         }

@@ -166,10 +166,10 @@ fn expand(table: &Table) -> Vec<Entry> {
         w.training_loop = who;
     });
     vary(&mut entries, &table.placement, |w, &how| w.placement = how);
+    vary(&mut entries, &table.compile, |w, &on| w.compile = on);
     vary(&mut entries, &table.lora_rank, |w, &rank| {
         w.lora_rank = rank
     });
-    vary(&mut entries, &table.compile, |w, &on| w.compile = on);
     vary(&mut entries, &table.allocator_conf, |w, conf| {
         w.allocator_conf.clone_from(conf);
     });

@@ -172,6 +172,14 @@ fn notes(question: &Question<'_>, context: &Context) -> Vec<String> {
         notes.push("no card was named: kernels and workspaces are an H200's".to_owned());
     }
     notes.extend(passes_note(question.workload));
+    if question.workload.compile {
+        notes.push(
+            "torch.compile: what PyTorch tries out while it compiles is followed in part; over 35 runs \
+             on an H200 the peak was off by up to 0.4 % and reserved bytes by up to 90 MiB, over the \
+             12 of them with 12 layers or more by up to 0.1 % and 0.2 %"
+                .to_owned(),
+        );
+    }
     if question.workload.placement == Placement::DeviceMap {
         notes.push(
             "threads load the parameters, in an order that differs from run to run; reserved bytes \
@@ -197,6 +205,8 @@ struct Room {
     most: u64,
     expected: u64,
     least: u64,
+    /// Bytes by which a run may differ beside the band.
+    beyond: u64,
 }
 
 /// A run near its limit gives its cache back once or more, and starts anew with other addresses: two
@@ -206,6 +216,11 @@ struct Room {
 /// so did all batches of the searches; one search for the need, in a used process, found 34 less
 /// than is expected (`torch-h200-need.jsonl`), which nothing here explains.
 const BAND_PERMILLE: u64 = 10;
+
+/// Bytes beside the band for compiled models: what PyTorch tries out while it compiles leaves
+/// blocks in the cache, so that what was reserved in 35 runs differed from what is expected by up to
+/// so many (`torch-h200-compile.jsonl.gz`, as `tests/torch_compiled.rs` compares it).
+const COMPILED_BAND: u64 = 90 * MIB;
 
 impl Room {
     /// `None` where nothing limits it.
@@ -221,6 +236,10 @@ impl Room {
             most: beside(context.low),
             expected: beside(context.bytes),
             least: beside(context.high),
+            beyond: match question.workload.compile {
+                true => COMPILED_BAND,
+                false => 0,
+            },
         })
     }
 
@@ -232,18 +251,20 @@ impl Room {
     /// The limits of a run that must end well for `fits`.
     fn tightest(self) -> Limits {
         let permille = 1000 - BAND_PERMILLE;
+        let tight = |limit| Self::scaled(limit, permille).saturating_sub(self.beyond);
         Limits {
-            allowed: self.allowed.map(|limit| Self::scaled(limit, permille)),
-            capacity: Self::scaled(self.least, permille),
+            allowed: self.allowed.map(tight),
+            capacity: tight(self.least),
         }
     }
 
     /// The limits of a run that must fail for `oom`.
     fn widest(self) -> Limits {
         let permille = 1000 + BAND_PERMILLE;
+        let wide = |limit| Self::scaled(limit, permille).saturating_add(self.beyond);
         Limits {
-            allowed: self.allowed.map(|limit| Self::scaled(limit, permille)),
-            capacity: Self::scaled(self.most, permille),
+            allowed: self.allowed.map(wide),
+            capacity: wide(self.most),
         }
     }
 

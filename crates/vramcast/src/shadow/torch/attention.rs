@@ -215,7 +215,7 @@ impl Device {
     }
 
     /// ATen, transformers/cuda/attention.cu, `_efficient_attention_forward`; as traced
-    fn efficient_attention(&self, query: &Tensor) -> Fused {
+    pub(super) fn efficient_attention(&self, query: &Tensor) -> Fused {
         let out = self.attention_output(query);
         let rows = query.dims()[2].next_multiple_of(32);
         let records = self.0.records.get();
@@ -262,7 +262,7 @@ impl Device {
     }
 
     /// ATen, cudnn/MHA.cpp; as traced
-    fn cudnn_attention(&self, query: &Tensor) -> Fused {
+    pub(super) fn cudnn_attention(&self, query: &Tensor) -> Fused {
         let seed = self.tensor(&[], DType::I64, "attention");
         let offset = self.tensor(&[], DType::I64, "attention");
         let out = self.attention_output(query);

@@ -197,7 +197,8 @@ impl Device {
                 Some(packed) => self.unpacked(packed),
                 None => vec![],
             };
-            let outputs = backward::apply(self, node, &gradient);
+            let mut saved = std::mem::take(&mut node.saved);
+            let outputs = backward::apply(self, node, &gradient, &mut saved);
             // C++ locals die in reverse.
             while let Some(local) = unpacked.pop() {
                 drop(local);
@@ -208,7 +209,7 @@ impl Device {
                 .map(|(output, input)| output.map(|output| self.validated(output, input)))
                 .collect();
             drop(gradient);
-            for saved in node.saved.drain(..) {
+            for saved in saved {
                 drop(saved);
             }
             if let Some(packed) = &node.packed {

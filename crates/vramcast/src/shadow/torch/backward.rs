@@ -2,14 +2,16 @@
 //! order of gradients is that of torch's derivatives.yaml).
 
 use super::autograd::Node;
+use super::compiled::Program;
 use super::kernels::Blocks;
 use super::layout::{Layout, elements};
 use super::reduction;
 use super::tensor::{Device, Tensor};
 use crate::dtype::DType;
+use std::rc::Rc;
 
 /// The operation that a node differentiates.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Kind {
     /// Same elements, other dimensions.
     View,
@@ -37,10 +39,17 @@ pub(super) enum Kind {
     EfficientAttention,
     FlashAttention,
     CudnnAttention,
+    /// A whole model, whose code was generated.
+    Compiled(Rc<Program>),
 }
 
-/// The gradients of the inputs, in the order of the inputs.
-pub(super) fn apply(device: &Device, node: &Node, grad: &Tensor) -> Vec<Option<Tensor>> {
+/// The gradients of the inputs, in the order of the inputs, from what the node saved.
+pub(super) fn apply(
+    device: &Device,
+    node: &Node,
+    grad: &Tensor,
+    saved: &mut Vec<Tensor>,
+) -> Vec<Option<Tensor>> {
     let needs = |i: usize| node.inputs[i].edge.is_some();
     let of_input = |i: usize, op| device.tensor(&node.inputs[i].dims, grad.dtype(), op);
     // Computed transposed, since the saved weight is a transposed view: it comes out in the layout of
@@ -54,9 +63,9 @@ pub(super) fn apply(device: &Device, node: &Node, grad: &Tensor) -> Vec<Option<T
             out
         })
     };
-    match node.kind {
+    match &node.kind {
         Kind::View => vec![Some(device.reshaped(grad, &node.inputs[0].dims))],
-        Kind::Transpose(a, b) => vec![Some(grad.viewed(grad.layout().transpose(a, b)))],
+        Kind::Transpose(a, b) => vec![Some(grad.viewed(grad.layout().transpose(*a, *b)))],
         Kind::Clone | Kind::ToCopy => vec![Some(grad.clone())],
         Kind::Add => vec![
             needs(0).then(|| grad.clone()),
@@ -88,7 +97,7 @@ pub(super) fn apply(device: &Device, node: &Node, grad: &Tensor) -> Vec<Option<T
             drop(of_input(0, "mul"));
             vec![Some(out)]
         }
-        Kind::Embedding => vec![Some(embedding(device, node, grad))],
+        Kind::Embedding => vec![Some(embedding(device, node, grad, &saved[0]))],
         Kind::Addmm => {
             let mat1 = needs(1).then(|| {
                 let out = of_input(1, "mm");
@@ -119,9 +128,14 @@ pub(super) fn apply(device: &Device, node: &Node, grad: &Tensor) -> Vec<Option<T
             vec![product(0), second]
         }
         Kind::LayerNorm => layer_norm(device, node, grad),
-        Kind::EfficientAttention => needed(node, efficient_attention(device, node, grad)),
-        Kind::FlashAttention => needed(node, flash_attention(device, node, grad)),
-        Kind::CudnnAttention => needed(node, cudnn_attention(device, node, grad)),
+        Kind::EfficientAttention => needed(
+            node,
+            efficient_attention(device, queries(node), grad.dtype()),
+        ),
+        Kind::FlashAttention => needed(node, flash_attention(device, queries(node), grad.dtype())),
+        // It gives up what was saved as it runs.
+        Kind::Compiled(program) => program.backward(device, std::mem::take(saved), &node.inputs),
+        Kind::CudnnAttention => needed(node, cudnn_attention(device, queries(node), grad.dtype())),
     }
 }
 
@@ -132,24 +146,32 @@ fn needed(node: &Node, gradients: Vec<Option<Tensor>>) -> Vec<Option<Tensor>> {
     kept.collect()
 }
 
-/// The gradients of queries, keys and values: `[B, heads, S, D]` seen, `[B, S, heads, D]` in memory.
-fn attention_gradients(device: &Device, node: &Node, dtype: DType) -> Vec<Option<Tensor>> {
-    let gradient = |i: usize| {
-        let d = &node.inputs[i].dims;
-        let layout = Layout::contiguous(&[d[0], d[2], d[1], d[3]]).transpose(1, 2);
-        Some(device.strided(layout, dtype, "attention_backward"))
+/// `[B, heads, S, D]` of the queries of an attention.
+fn queries(node: &Node) -> [u64; 4] {
+    let [batch, heads, seq, width] = node.inputs[0].dims[..] else {
+        unreachable!("queries have four dimensions")
     };
+    [batch, heads, seq, width]
+}
+
+/// The gradients of queries, keys and values: `[B, heads, S, D]` seen, `[B, S, heads, D]` in memory.
+fn attention_gradients(device: &Device, queries: [u64; 4], dtype: DType) -> Vec<Option<Tensor>> {
+    let [batch, heads, seq, width] = queries;
+    let layout = Layout::contiguous(&[batch, seq, heads, width]).transpose(1, 2);
+    let gradient = |_| Some(device.strided(layout.clone(), dtype, "attention_backward"));
     (0..3).map(gradient).collect()
 }
 
 /// ATen, transformers/cuda/attention_backward.cu; as traced
-fn efficient_attention(device: &Device, node: &Node, grad: &Tensor) -> Vec<Option<Tensor>> {
-    let gradients = attention_gradients(device, node, grad.dtype());
-    let [batch, heads, seq, width] = node.inputs[0].dims[..] else {
-        return gradients;
-    };
-    let delta = if grad.dtype() == DType::F32 {
-        let product = device.tensor(&node.inputs[0].dims, DType::F32, "mul");
+pub(super) fn efficient_attention(
+    device: &Device,
+    queries: [u64; 4],
+    dtype: DType,
+) -> Vec<Option<Tensor>> {
+    let gradients = attention_gradients(device, queries, dtype);
+    let [batch, heads, seq, width] = queries;
+    let delta = if dtype == DType::F32 {
+        let product = device.tensor(&queries, DType::F32, "mul");
         let sum = device.tensor(&[batch, seq, heads], DType::F32, "sum");
         let delta = if heads > 1 && seq > 1 {
             let delta = device.tensor(&[batch, heads, seq], DType::F32, "delta");
@@ -164,7 +186,7 @@ fn efficient_attention(device: &Device, node: &Node, grad: &Tensor) -> Vec<Optio
         // The kernel itself computes it.
         device.tensor(&[batch, heads, seq], DType::F32, "delta")
     };
-    let blocks = Blocks::new(device.0.profile.card, grad.dtype(), width);
+    let blocks = Blocks::new(device.0.profile.card, dtype, width);
     let workspace = blocks.workspace(batch.saturating_mul(heads), seq, width);
     let workspace = device.bytes(workspace, "attention workspace");
     drop(delta);
@@ -173,11 +195,9 @@ fn efficient_attention(device: &Device, node: &Node, grad: &Tensor) -> Vec<Optio
 }
 
 /// ATen, transformers/cuda/flash_attn/flash_api.cpp, `mha_bwd`; as traced
-fn flash_attention(device: &Device, node: &Node, grad: &Tensor) -> Vec<Option<Tensor>> {
-    let gradients = attention_gradients(device, node, grad.dtype());
-    let [batch, heads, seq, width] = node.inputs[0].dims[..] else {
-        return gradients;
-    };
+fn flash_attention(device: &Device, queries: [u64; 4], dtype: DType) -> Vec<Option<Tensor>> {
+    let gradients = attention_gradients(device, queries, dtype);
+    let [batch, heads, seq, width] = queries;
     let rows = seq.next_multiple_of(128);
     let sums = device.tensor(&[batch, heads, rows], DType::F32, "attention_backward");
     let wide = [batch, rows, heads, width.next_multiple_of(32)];
@@ -188,11 +208,13 @@ fn flash_attention(device: &Device, node: &Node, grad: &Tensor) -> Vec<Option<Te
 }
 
 /// ATen, cudnn/MHA.cpp; as traced
-fn cudnn_attention(device: &Device, node: &Node, grad: &Tensor) -> Vec<Option<Tensor>> {
-    let gradients = attention_gradients(device, node, grad.dtype());
-    let [batch, heads, seq, width] = node.inputs[0].dims[..] else {
-        return gradients;
-    };
+pub(super) fn cudnn_attention(
+    device: &Device,
+    queries: [u64; 4],
+    dtype: DType,
+) -> Vec<Option<Tensor>> {
+    let gradients = attention_gradients(device, queries, dtype);
+    let [batch, heads, seq, width] = queries;
     let rows = batch
         .saturating_mul(heads)
         .saturating_mul(seq)
@@ -241,8 +263,7 @@ fn layer_norm(device: &Device, node: &Node, grad: &Tensor) -> Vec<Option<Tensor>
 const UNSORTED: u64 = 3072;
 
 /// ATen, cuda/Embedding.cu and cuda/EmbeddingBackwardKernel.cu; as traced
-fn embedding(device: &Device, node: &Node, grad: &Tensor) -> Tensor {
-    let indices = &node.saved[0];
+fn embedding(device: &Device, node: &Node, grad: &Tensor, indices: &Tensor) -> Tensor {
     let table = &node.inputs[0].dims;
     let n = indices.elements();
     let ids = |n: u64| device.tensor(&[n], DType::I64, "embedding_dense_backward");

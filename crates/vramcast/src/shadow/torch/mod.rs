@@ -16,6 +16,7 @@ mod attention;
 mod autograd;
 mod backward;
 mod clipping;
+mod compiled;
 mod kernels;
 mod layout;
 mod lora;
@@ -37,12 +38,13 @@ use crate::config::ModelConfig;
 use crate::dtype::DType;
 use crate::models::{Inputs, Model};
 use crate::timeline::{Category, Phase, Scope, Timeline};
-use crate::workload::{Attention, Loop, Mode, Optimizer, Placement, Task, Workload};
+use crate::workload::{Attention, Loop, Mode, Optimizer, Placement, Precision, Task, Workload};
 pub use process::Process;
 pub use profile::{BUILDS, Build, Card, Profile};
 pub use trace::difference;
 
 use backward::Kind;
+use compiled::{Program, Shape};
 use layout::{Dims, Layout};
 use lora::Adapter;
 use profile::Kernel;
@@ -91,8 +93,10 @@ pub fn run(
     }
     check_head(config, workload, &profile)?;
     check_levers(workload)?;
+    check_compile(config, workload, &profile)?;
     let device = Device::new(profile, workload.mode == Mode::Train);
-    let shadow = Shadow::new(device.clone(), Rc::new(workload.clone()), dtype);
+    let mut shadow = Shadow::new(device.clone(), Rc::new(workload.clone()), dtype);
+    shadow.compile(config);
     let held = device.hold(process, workload.placement);
     let ran = shadow.run(config, steps);
     drop(held);
@@ -110,11 +114,16 @@ fn kernel(config: &ModelConfig, workload: &Workload, profile: &Profile) -> Optio
     let dtype = workload.precision.products();
     let fused = workload.attention == Attention::Sdpa;
     fused
-        .then(|| profile.attention(dtype, config.head_width(), is_padded(workload)))
+        .then(|| profile.attention(dtype, config.head_width(), has_mask(workload)))
         .flatten()
 }
 
-/// Whether attention gets a mask: one sequence has no padding, and neither has a single token.
+/// Whether attention gets a mask: compiled code does not look whether it is all ones.
+fn has_mask(workload: &Workload) -> bool {
+    workload.compile || is_padded(workload)
+}
+
+/// Whether there is padding: one sequence has none, and neither has a single token.
 fn is_padded(workload: &Workload) -> bool {
     workload.padding && workload.batch > 1 && workload.seq > 1
 }
@@ -131,7 +140,7 @@ fn check_head(
     profile: &Profile,
 ) -> Result<(), RunError> {
     let half = workload.precision.products() != DType::F32;
-    let flash = half && !is_padded(workload) && profile.card.compute_capability.0 >= 8;
+    let flash = half && !has_mask(workload) && profile.card.compute_capability.0 >= 8;
     let wide = config.head_width().is_multiple_of(8);
     if workload.attention == Attention::Sdpa && flash && !wide {
         return Err(RunError::NotFollowed(
@@ -158,11 +167,92 @@ fn check_levers(workload: &Workload) -> Result<(), RunError> {
             workload.lora_rank > 0 && workload.checkpointing,
             "LoRA with checkpointing",
         ),
-        (workload.compile, "torch.compile"),
         (
             workload.drop_graph,
             "a graph that is dropped before the step: backward() has freed it",
         ),
+    ];
+    match not_followed.iter().find(|(asked, _)| *asked) {
+        Some((_, what)) => Err(RunError::NotFollowed(what)),
+        None => Ok(()),
+    }
+}
+
+/// Refuses what the code that Inductor generates was not read for.
+fn check_compile(
+    config: &ModelConfig,
+    workload: &Workload,
+    profile: &Profile,
+) -> Result<(), RunError> {
+    if !workload.compile {
+        return Ok(());
+    }
+    let ModelConfig::Bert(bert) = config else {
+        return Err(RunError::NotFollowed(
+            "torch.compile of a model other than BERT",
+        ));
+    };
+    let drops = [
+        bert.hidden_dropout_prob,
+        bert.attention_probs_dropout_prob,
+        bert.classifier_dropout,
+    ];
+    let training = workload.mode == Mode::Train;
+    let measured = match workload.precision.autocast() {
+        Some(_) => Kernel::Cudnn,
+        None => Kernel::Efficient,
+    };
+    let not_followed = [
+        (
+            !training && workload.precision != Precision::Fp32,
+            "torch.compile of inference in another precision than fp32",
+        ),
+        (
+            !profile.build.version.starts_with("2.11"),
+            "torch.compile before 2.11",
+        ),
+        (
+            workload.task != Task::SequenceClassification,
+            "torch.compile of a model that is no sequence classifier",
+        ),
+        (
+            matches!(workload.precision, Precision::Bf16 | Precision::Fp16),
+            "torch.compile of weights in half precision",
+        ),
+        (
+            training && workload.training_loop == Loop::Trainer,
+            "torch.compile under the Trainer",
+        ),
+        (workload.lora_rank > 0, "torch.compile of LoRA"),
+        (
+            training && workload.checkpointing && bert.num_hidden_layers < 2,
+            "torch.compile of a single checkpointed layer",
+        ),
+        (
+            workload.attention == Attention::Eager,
+            "torch.compile of eager attention",
+        ),
+        (
+            kernel(config, workload, profile) != Some(measured),
+            "torch.compile of attention by kernels other than an H200's",
+        ),
+        (
+            workload.accumulation > 1,
+            "torch.compile of accumulated gradients",
+        ),
+        (
+            bert.hidden_act != Activation::Gelu,
+            "torch.compile of an activation other than gelu",
+        ),
+        (
+            training && drops.contains(&0.0),
+            "torch.compile without dropout",
+        ),
+        (
+            bert.hidden_size % 64 != 0 || bert.intermediate_size % 64 != 0,
+            "torch.compile of widths that are no multiple of 64",
+        ),
+        (workload.batch == 1, "torch.compile of a single sequence"),
     ];
     match not_followed.iter().find(|(asked, _)| *asked) {
         Some((_, what)) => Err(RunError::NotFollowed(what)),
@@ -188,6 +278,8 @@ struct Shadow {
     buffers: Rc<RefCell<Vec<Tensor>>>,
     /// The logits beside a loss, where they are used once more.
     returned: Rc<RefCell<Option<Tensor>>>,
+    /// What Inductor generated, if anything.
+    program: Option<Rc<Program>>,
 }
 
 type Made = Result<Tensor, Infallible>;
@@ -204,6 +296,19 @@ impl Shadow {
             late_buffers: Rc::default(),
             buffers: Rc::default(),
             returned: Rc::default(),
+            program: None,
+        }
+    }
+
+    /// Compiles the model, where the workload asks for it.
+    fn compile(&mut self, config: &ModelConfig) {
+        let (workload, profile) = (&*self.workload, &self.device.0.profile);
+        if let (true, ModelConfig::Bert(bert), Some(kernel)) =
+            (workload.compile, config, kernel(config, workload, profile))
+        {
+            let dtype = workload.precision.products();
+            let shape = Shape::new(bert, workload, dtype, kernel, profile.card);
+            self.program = Some(Rc::new(Program::new(shape, workload.mode)));
         }
     }
 
@@ -491,7 +596,7 @@ impl Backend for Shadow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::{Precision, Runtime};
+    use crate::workload::Runtime;
     use strum::VariantNames;
 
     const FAMILIES: [&str; 3] = ["bert", "roberta", "distilbert"];

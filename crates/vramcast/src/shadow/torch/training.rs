@@ -58,6 +58,9 @@ impl Shadow {
     pub(super) fn forward(&self, model: &Model<Tensor>, inputs: &models::Inputs<Tensor>) -> Made {
         let workload = &*self.workload;
         self.device.0.tape.begin(Phase::Forward);
+        if let Some(program) = &self.program {
+            return Ok(program.forward(&self.device, &self.trained()));
+        }
         self.device.0.autocast.set(workload.precision.autocast());
         models::forward(self, model, inputs, workload.seq, workload.mode)
     }
