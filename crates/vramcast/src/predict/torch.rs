@@ -176,7 +176,8 @@ fn notes(question: &Question<'_>, context: &Context) -> Vec<String> {
         notes.push(
             "torch.compile: what PyTorch tries out while it compiles is followed in part; over 35 runs \
              on an H200 the peak was off by up to 0.4 % and reserved bytes by up to 90 MiB, over the \
-             12 of them with 12 layers or more by up to 0.1 % and 0.2 %"
+             12 of them with 12 layers or more by up to 0.1 % and 0.2 %; what its kernels take in the \
+             context was not measured"
                 .to_owned(),
         );
     }

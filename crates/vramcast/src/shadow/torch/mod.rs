@@ -2,7 +2,8 @@
 //!
 //! `ops` and `attention` have the operations of the forward pass, `backward` what their nodes do,
 //! `autograd` the engine, `optimizer` the steps; `placement` has how the weights come to the device,
-//! `training` and `trainer` the loops, `lora` the adapters. The rules are read off the traces in
+//! `training` and `trainer` the loops, `lora` the adapters, `compiled` what `torch.compile` makes of a
+//! model. The rules are read off the traces in
 //! `reports/records/torch-h200-*.jsonl.gz`, which `tests/torch_traces.rs` holds them to; a comment
 //! names the source file of PyTorch that explains a rule where one is known.
 //!
@@ -254,10 +255,23 @@ fn check_compile(
         ),
         (workload.batch == 1, "torch.compile of a single sequence"),
     ];
-    match not_followed.iter().find(|(asked, _)| *asked) {
-        Some((_, what)) => Err(RunError::NotFollowed(what)),
-        None => Ok(()),
+    if let Some((_, what)) = not_followed.iter().find(|(asked, _)| *asked) {
+        return Err(RunError::NotFollowed(what));
     }
+    // Inductor's estimates add up what lives at once: no sum of them may overflow.
+    const LARGEST: u64 = 1 << 44;
+    let rows = workload.batch.saturating_mul(workload.seq);
+    let widths = [
+        workload.seq.saturating_mul(bert.num_attention_heads),
+        bert.hidden_size,
+        bert.intermediate_size,
+        bert.num_labels,
+    ];
+    let is_too_large = |width: u64| rows.saturating_mul(width) > LARGEST;
+    if widths.into_iter().any(is_too_large) {
+        return Err(TooLarge.into());
+    }
+    Ok(())
 }
 
 /// The interpreter.
@@ -676,6 +690,23 @@ mod tests {
                 assert_eq!(second, third, "{family} {}", workload.describe());
             }
         }
+    }
+
+    #[test]
+    fn a_compiled_step_too_large_to_estimate_is_an_error() {
+        let workload = Workload {
+            compile: true,
+            ..Workload::new(
+                Runtime::Torch,
+                Task::SequenceClassification,
+                Mode::Train,
+                8,
+                1 << 28,
+            )
+        };
+        let config = ModelConfig::known("bert-base-uncased").unwrap();
+        let error = run(&config, &workload, Profile::TRACED, Process::Fresh, 1).unwrap_err();
+        assert_eq!(error, RunError::TooLarge(TooLarge));
     }
 
     #[test]
