@@ -29,6 +29,9 @@ struct Traced {
     trace: String,
 }
 
+/// What a probe tries the speed of the host with, before there is a model: tensors of one value.
+const TRIED: u64 = 4;
+
 /// A line of a trace: nanoseconds, then `+ address bytes`, `- address` or `s`.
 fn read(file: &Path) -> Vec<Seen> {
     let mut text = String::new();
@@ -44,7 +47,12 @@ fn read(file: &Path) -> Vec<Seen> {
                 next += 1;
                 seen.push(Seen::Alloc(bytes.parse().unwrap()));
             }
-            ["-", address] => seen.push(Seen::Free(live.remove(address).unwrap())),
+            // The last tensor of the trial outlives it.
+            ["-", address] => seen.extend(live.remove(address).map(Seen::Free)),
+            ["s"] if seen.iter().all(|e| !matches!(e, Seen::Alloc(bytes) if *bytes > TRIED)) => {
+                seen.clear();
+                (live, next) = (HashMap::new(), 0);
+            }
             ["s"] => last_synchronisation = seen.len(),
             _ => panic!("{}: {line}", file.display()),
         }
