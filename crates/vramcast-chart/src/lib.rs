@@ -21,6 +21,7 @@
 
 mod canvas;
 mod components;
+mod lengths;
 mod peaks;
 mod scene;
 mod style;
@@ -30,6 +31,7 @@ mod waterfall;
 
 pub use canvas::{PngError, png, svg};
 pub use components::{Component, Components, components};
+pub use lengths::{Lengths, lengths};
 pub use peaks::{Peaks, Series, peaks};
 pub use scene::{Align, Mark, Scene, Shape, Text, text_width};
 pub use style::{Capacity, Colour};

@@ -6,16 +6,19 @@ use serde_json::Value;
 use serde_json::error::Category;
 use std::fmt;
 use std::io::{self, BufRead, Read};
+use strum::{EnumString, VariantNames};
 
 /// Longer lines and records, in bytes, are taken for broken: a document must fit into memory.
 pub const LONGEST: usize = 256 << 20;
 
 /// How documents lie in a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "lowercase")]
 pub enum Format {
     /// Every line is one; those without a visible character are none.
     Text,
     /// A field of every line's JSON object.
+    #[strum(serialize = "jsonl")]
     JsonLines,
     /// A column, named in the first line; fields in double quotes may have several lines.
     Csv,
@@ -56,11 +59,17 @@ impl<R: BufRead> Documents<R> {
                 reader,
                 line: Vec::new(),
                 number: 0,
+                inside: false,
             },
             format,
             field: field.to_owned(),
             table: None,
         }
+    }
+
+    /// The line that was read last, from 1.
+    pub fn line(&self) -> u64 {
+        self.lines.number
     }
 
     /// Puts the next document into `document`; false if there is none.
@@ -107,11 +116,16 @@ struct Lines<R> {
     line: Vec<u8>,
     /// Of the line, from 1.
     number: u64,
+    /// Whether the reader stands inside a line that is too long.
+    inside: bool,
 }
 
 impl<R: BufRead> Lines<R> {
     /// Goes to the next line; false if there is none.
     fn next(&mut self) -> Result<bool, ReadError> {
+        if std::mem::take(&mut self.inside) {
+            self.reader.skip_until(b'\n')?;
+        }
         self.line.clear();
         self.number += 1;
         let most = LONGEST as u64 + 1;
@@ -119,7 +133,8 @@ impl<R: BufRead> Lines<R> {
             .take(most)
             .read_until(b'\n', &mut self.line)?;
         if self.line.len() > LONGEST {
-            self.reader.skip_until(b'\n')?;
+            // Its end may never come, and whoever stops here need not wait for it.
+            self.inside = !self.line.ends_with(b"\n");
             self.line.clear();
             return Err(self.broken(format!("longer than {} MiB", LONGEST >> 20)));
         }
