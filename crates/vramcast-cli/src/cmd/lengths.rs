@@ -65,7 +65,7 @@ const TOLD: usize = 3;
 /// The peak of batches that are made in one way.
 #[derive(Serialize)]
 struct Row {
-    padding: Padding,
+    padded: Padding,
     max_length: u64,
     #[serde(flatten)]
     batches: Batches,
@@ -303,7 +303,7 @@ fn rows(question: &Question<'_>, texts: &Distribution, max_lengths: &[u64]) -> R
             })
         };
         Ok(Row {
-            padding,
+            padded: padding,
             max_length,
             batches,
             at_typical: at(batches.typical)?,
@@ -456,11 +456,11 @@ impl Lengths<'_> {
                 rows.push(vec![label, number(seq), share, peak, word(at).to_owned()]);
             };
             let padding = share(row.batches.padding);
-            if row.padding == Padding::MaxLength {
-                let label = format!("  {} {}", row.padding, row.max_length);
+            if row.padded == Padding::MaxLength {
+                let label = format!("  {} {}", row.padded, row.max_length);
                 line(label, row.batches.worst, padding, &row.at_worst);
             } else {
-                let label = |which| format!("  {}, {which}", row.padding);
+                let label = |which| format!("  {}, {which}", row.padded);
                 line(
                     label("half up to"),
                     row.batches.typical,
