@@ -8,9 +8,9 @@ use tokenizers::{
     Model, NormalizedString, Normalizer, OffsetReferential, OffsetType, PreTokenizer, Tokenizer,
 };
 
-/// Pieces that are remembered. When there are more they are forgotten, all at once: those that are
-/// frequent come back at once.
-const MOST_PIECES: usize = 1 << 19;
+/// Pieces that are remembered: as many as a hash table of 2^20 places takes, about 40 MB. When there
+/// are more they are forgotten, all at once: those that are frequent come back at once.
+const MOST_PIECES: usize = (1 << 20) / 8 * 7;
 
 /// Longer pieces, in bytes, are not worth remembering.
 const LONGEST_PIECE: usize = 128;
