@@ -8,8 +8,9 @@ use std::fmt;
 use std::io::{self, BufRead, Read};
 use strum::{EnumString, VariantNames};
 
-/// Longer lines and records, in bytes, are taken for broken: a document must fit into memory.
-pub const LONGEST: usize = 256 << 20;
+/// Longer lines and records, in bytes, are taken for broken: a tokenizer that gets a text in one piece
+/// takes some 70 times its bytes.
+pub const LONGEST: usize = 64 << 20;
 
 /// How documents lie in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]

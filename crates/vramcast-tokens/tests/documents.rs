@@ -127,5 +127,5 @@ fn a_column_of_every_record_is_a_document() {
 fn a_line_that_never_ends_is_broken_and_the_next_is_read() {
     let mut input = vec![b'a'; LONGEST + 10];
     input.extend(b"\nnext\n");
-    check(Format::Text, &input, &["1: longer than 256 MiB", "next"]);
+    check(Format::Text, &input, &["1: longer than 64 MiB", "next"]);
 }
