@@ -5,7 +5,8 @@ use ahash::AHashMap;
 use aho_corasick::AhoCorasick;
 use compact_str::CompactString;
 use tokenizers::{
-    Model, NormalizedString, Normalizer, OffsetReferential, OffsetType, PreTokenizer, Tokenizer,
+    Model, ModelWrapper, NormalizedString, Normalizer, OffsetReferential, OffsetType, PreTokenizer,
+    Tokenizer,
 };
 
 /// Pieces that are remembered: as many as a hash table of 2^20 places takes, about 40 MB. When there
@@ -50,6 +51,11 @@ impl Counter {
         let mut tokenizer = Tokenizer::from_bytes(json)?;
         tokenizer.with_truncation(None)?;
         tokenizer.with_padding(None);
+        if let ModelWrapper::BPE(model) = tokenizer.get_model() {
+            let mut model = model.clone();
+            model.dropout = None;
+            tokenizer.with_model(model);
+        }
         Self::new(tokenizer)
     }
 

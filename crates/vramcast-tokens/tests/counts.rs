@@ -65,6 +65,14 @@ fn truncation_and_padding_are_off() {
 }
 
 #[test]
+fn dropout_is_off() {
+    let mut json: serde_json::Value = serde_json::from_str(&gpt2()).unwrap();
+    json["model"]["dropout"] = serde_json::json!(1.0);
+    let mut counter = Counter::from_json(json.to_string().as_bytes()).unwrap();
+    assert_eq!(counter.count("the cat").unwrap(), 4);
+}
+
+#[test]
 fn tokens_that_occur_in_a_text_are_one_token_each() {
     let texts = [
         "[MASK]",
