@@ -21,6 +21,7 @@
 
 mod canvas;
 mod components;
+mod lengths;
 mod peaks;
 mod savings;
 mod scene;
@@ -31,6 +32,7 @@ mod waterfall;
 
 pub use canvas::{PngError, png, svg};
 pub use components::{Component, Components, components};
+pub use lengths::{Lengths, lengths};
 pub use peaks::{Peaks, Series, peaks};
 pub use savings::{Lever, Saving, Savings, savings};
 pub use scene::{Align, Mark, Scene, Shape, Text, text_width};

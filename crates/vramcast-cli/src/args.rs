@@ -15,6 +15,7 @@ use vramcast::shadow::torch::{BUILDS, Build};
 use vramcast::workload::{
     Attention, Code, Loop, Mode, Optimizer, Placement, Precision, Runtime, Task, Workload,
 };
+use vramcast_tokens::Format;
 
 /// Says, before a job runs, how much GPU memory it needs, whether it fits, and why; then proves the
 /// answer by running the job and measuring it.
@@ -53,6 +54,14 @@ pub(crate) enum Command {
         vramcast advise bert-base-uncased --batch 32 --seq 512 --gpu t4\n  \
         vramcast advise bert-large-uncased --batch 16 --seq 384 --loop trainer --charts out --png")]
     Advise(Advise),
+    /// How long texts are in tokens, what a max_length cuts off, and what batches of them need.
+    #[command(after_help = "Examples:\n  \
+        vramcast lengths reviews.csv --field review --tokenizer tokenizer.json\n  \
+        vramcast lengths train.jsonl --tokenizer tokenizer.json --model bert-base-uncased --batch 32 \
+        --gpu t4\n  \
+        vramcast lengths papers.jsonl.gz --tokenizer tokenizer.json --window 512 --stride 128 --charts \
+        out --png")]
+    Lengths(Lengths),
     /// Run a step for real, measure it, compare it with the prediction, draw the charts.
     #[command(after_help = "Examples:\n  \
         vramcast probe google/bert_uncased_L-4_H-256_A-4 --batch 2 --seq 64 --device cpu\n  \
@@ -132,6 +141,51 @@ pub(crate) struct Advise {
     #[command(flatten)]
     pub(crate) target: Target,
     /// Draw the way down from the peak into this folder.
+    #[arg(long, help_heading = "Output", value_name = "DIR")]
+    pub(crate) charts: Option<PathBuf>,
+    /// Charts as PNG too.
+    #[arg(long, help_heading = "Output")]
+    pub(crate) png: bool,
+    /// Print JSON.
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Lengths {
+    /// The documents: a text with one a line, JSON lines or CSV, compressed (`.gz`) or not; `-` is
+    /// stdin.
+    pub(crate) file: PathBuf,
+    /// The tokenizer.json that lies beside a model.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tokenizer: PathBuf,
+    /// How documents lie in the file; as its name ends by default, and `text` for any other end.
+    #[arg(long, value_parser = words::<Format>())]
+    pub(crate) format: Option<Format>,
+    /// The field of JSON lines, or the column of a CSV, that holds the text.
+    #[arg(long, value_name = "NAME", default_value = "text")]
+    pub(crate) field: String,
+    /// Leave broken lines out, instead of failing at the first.
+    #[arg(long)]
+    pub(crate) skip_broken: bool,
+    /// Where documents are cut, in tokens; may be given several times. 64 to 8192 by default.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_length: Vec<u64>,
+    /// Slide a window of so many tokens over long documents, instead of cutting them.
+    #[arg(long, value_name = "N", conflicts_with = "max_length")]
+    pub(crate) window: Option<u64>,
+    /// Tokens that a window shares with the one before.
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "window")]
+    pub(crate) stride: u64,
+    /// What batches need of this model: a known name, a path to a config.json, or a folder that
+    /// holds one. The workload's own sequence does not matter.
+    #[arg(long)]
+    pub(crate) model: Option<String>,
+    #[command(flatten)]
+    pub(crate) workload: WorkloadArgs,
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Draw the histogram into this folder.
     #[arg(long, help_heading = "Output", value_name = "DIR")]
     pub(crate) charts: Option<PathBuf>,
     /// Charts as PNG too.

@@ -10,12 +10,13 @@ use vramcast::bytes::Bytes;
 use vramcast::compare::Entry;
 use vramcast::config::ModelConfig;
 use vramcast::gpu::{self, Gpu};
+use vramcast::lengths::Distribution;
 use vramcast::predict::{Effort, Prediction, Question, predict};
 use vramcast::timeline::Timeline;
 use vramcast::workload::{Runtime, Workload};
 use vramcast_chart::{
-    Capacity, Change, Component, Components, Lever, LiveBytes, Peaks, Savings, Scene, Series,
-    Suite, SuitePoint, Waterfall,
+    Capacity, Change, Component, Components, Lengths, Lever, LiveBytes, Peaks, Savings, Scene,
+    Series, Suite, SuitePoint, Waterfall,
 };
 
 /// A chart and the name of its file, without an ending.
@@ -89,6 +90,28 @@ pub(crate) fn savings(levers: &[Lever]) -> Chart {
     Chart {
         name: "advice".to_owned(),
         scene: vramcast_chart::savings(&input),
+    }
+}
+
+/// A histogram of the lengths of texts.
+pub(crate) fn lengths(title: &str, texts: &Distribution, max_lengths: &[u64]) -> Chart {
+    let counts: Vec<(u64, u64)> = texts.counts().collect();
+    let quantiles = [
+        ("p50", texts.quantile(50)),
+        ("p95", texts.quantile(95)),
+        ("p99", texts.quantile(99)),
+        ("max", texts.longest()),
+    ];
+    let input = Lengths {
+        title,
+        texts: "documents",
+        counts: &counts,
+        quantiles: &quantiles,
+        max_lengths,
+    };
+    Chart {
+        name: "lengths".to_owned(),
+        scene: vramcast_chart::lengths(&input),
     }
 }
 

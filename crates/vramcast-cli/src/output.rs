@@ -53,6 +53,23 @@ pub(crate) fn bar(count: usize) -> ProgressBar {
     bar
 }
 
+/// A bar over the bytes of an input, whose size need not be known.
+pub(crate) fn bytes_bar(size: Option<u64>) -> ProgressBar {
+    let (bar, template) = match size {
+        Some(size) => (
+            ProgressBar::new(size),
+            "{bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta} left",
+        ),
+        None => (
+            ProgressBar::new_spinner(),
+            "{spinner} {bytes} {bytes_per_sec} {elapsed}",
+        ),
+    };
+    bar.set_style(style(template));
+    bar.enable_steady_tick(Duration::from_millis(250));
+    bar
+}
+
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

@@ -19,6 +19,7 @@ pub mod context;
 pub mod dtype;
 pub mod fit;
 pub mod gpu;
+pub mod lengths;
 pub mod models;
 pub mod pace;
 pub mod predict;

@@ -49,7 +49,11 @@ fn read(file: &Path) -> Vec<Seen> {
             }
             // The last tensor of the trial outlives it.
             ["-", address] => seen.extend(live.remove(address).map(Seen::Free)),
-            ["s"] if seen.iter().all(|e| !matches!(e, Seen::Alloc(bytes) if *bytes > TRIED)) => {
+            ["s"]
+                if seen
+                    .iter()
+                    .all(|e| !matches!(e, Seen::Alloc(bytes) if *bytes > TRIED)) =>
+            {
                 seen.clear();
                 (live, next) = (HashMap::new(), 0);
             }

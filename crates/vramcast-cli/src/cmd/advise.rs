@@ -159,7 +159,8 @@ fn text(question: &Question<'_>, advice: &Advice) -> String {
     text
 }
 
-fn word(prediction: &Prediction) -> &'static str {
+/// The verdict in a table.
+pub(crate) fn word(prediction: &Prediction) -> &'static str {
     match prediction.verdict {
         Verdict::Fits => "fits",
         Verdict::Tight => "tight",

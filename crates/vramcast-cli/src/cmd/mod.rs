@@ -6,6 +6,7 @@ mod audit;
 mod catalogue;
 mod doctor;
 mod fit;
+mod lengths;
 mod predict;
 mod probe;
 mod report;
@@ -20,6 +21,7 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
         Command::Predict(args) => predict::run(&args),
         Command::Fit(args) => fit::run(&args),
         Command::Advise(args) => advise::run(&args),
+        Command::Lengths(args) => lengths::run(&args),
         Command::Probe(args) => probe::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),
         Command::Report(args) => report::run(&args),
