@@ -15,6 +15,7 @@ use crate::predict::{Effort, PredictError, Prediction, Question, Verdict, predic
 use crate::workload::{Attention, Mode, Optimizer, Precision, Runtime, Workload};
 use rayon::prelude::*;
 use serde::Serialize;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// One lever of a suggestion.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -65,23 +66,27 @@ pub fn advise(question: &Question<'_>) -> Result<Advice, PredictError> {
     let choices = choices(question);
     let alone = singles(&choices, workload);
     let combined = product(&choices);
+    let jobs = Jobs {
+        question,
+        asked: Mutex::default(),
+    };
     let combinations = || match now.verdict {
-        Verdict::Tight | Verdict::Oom => least(question, combined),
-        Verdict::Fits | Verdict::Unknown => frontier(question, &combined, now.peak_nvml),
+        Verdict::Tight | Verdict::Oom => least(&jobs, combined),
+        Verdict::Fits | Verdict::Unknown => frontier(&jobs, &combined, now.peak_nvml),
     };
     let levers = || -> Vec<Suggestion> {
         let suggestions = alone.par_iter();
         suggestions
-            .filter_map(|&lever| suggest(question, &[lever]))
+            .filter_map(|&lever| suggest(&jobs, &[lever]))
             .collect()
     };
-    let ((combinations, tried), mut levers) = rayon::join(combinations, levers);
+    let (combinations, mut levers) = rayon::join(combinations, levers);
     levers.sort_by_key(|s| s.prediction.peak_nvml);
     Ok(Advice {
         now,
         levers,
         combinations,
-        tried,
+        tried: jobs.known().len(),
     })
 }
 
@@ -209,55 +214,85 @@ fn pull(levers: &[Lever], workload: &Workload) -> Workload {
         .fold(start, |workload, lever| lever.pull(&workload))
 }
 
-/// What is said of a changed job; `None` where PyTorch or the shadow refuses it.
-fn ask(question: &Question<'_>, workload: &Workload, effort: Effort) -> Option<Prediction> {
-    let changed = Question {
-        workload,
-        effort,
-        ..*question
-    };
-    predict(&changed).ok()
+/// The job and what was asked of changed ones, each of them once.
+struct Jobs<'a> {
+    question: &'a Question<'a>,
+    /// A few hundred, so they are looked through.
+    asked: Mutex<Vec<Asked>>,
 }
 
-/// The combinations that fit whatever is not known and would not with a lever or a pass less, and
-/// how many jobs were predicted. Combinations of fewer levers come first: what contains one that
-/// fits is not predicted, nor in as many passes as it has.
-fn least(question: &Question<'_>, mut combined: Vec<Vec<Lever>>) -> (Vec<Suggestion>, usize) {
-    combined.sort_by_key(Vec::len);
-    let (mut kept, mut tried): (Vec<Tried>, usize) = (vec![], 0);
-    for alike in combined.chunk_by(|a, b| a.len() == b.len()) {
-        let found: Vec<(Option<Tried>, usize)> = alike
-            .par_iter()
-            .map(|levers| {
-                let within = |cheaper: &&Tried| cheaper.levers.iter().all(|l| levers.contains(l));
-                let cheaper = kept.iter().filter(within).map(|tried| tried.passes);
-                fewest(question, levers, cheaper.min().unwrap_or(u32::MAX))
-            })
-            .collect();
-        tried += found.iter().map(|(_, tried)| tried).sum::<usize>();
-        kept.extend(found.into_iter().filter_map(|(found, _)| found));
+struct Asked {
+    workload: Workload,
+    effort: Effort,
+    prediction: Option<Prediction>,
+}
+
+impl Jobs<'_> {
+    fn known(&self) -> MutexGuard<'_, Vec<Asked>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    (suggestions(question, kept), tried)
+
+    /// What is said of a changed job; `None` where PyTorch or the shadow refuses it.
+    fn ask(&self, workload: &Workload, effort: Effort) -> Option<Prediction> {
+        let same = |asked: &&Asked| asked.effort == effort && asked.workload == *workload;
+        if let Some(asked) = self.known().iter().find(same) {
+            return asked.prediction.clone();
+        }
+        let changed = Question {
+            workload,
+            effort,
+            ..*self.question
+        };
+        let prediction = predict(&changed).ok();
+        let mut known = self.known();
+        if !known.iter().any(|asked| same(&asked)) {
+            known.push(Asked {
+                workload: workload.clone(),
+                effort,
+                prediction: prediction.clone(),
+            });
+        }
+        prediction
+    }
+}
+
+/// The combinations that fit whatever is not known and would not with a lever or a pass less.
+/// Combinations of fewer levers come first: what contains one that fits is not predicted, nor in as
+/// many passes as it has.
+fn least(jobs: &Jobs<'_>, mut combined: Vec<Vec<Lever>>) -> Vec<Suggestion> {
+    combined.sort_by_key(Vec::len);
+    let mut kept: Vec<Tried> = vec![];
+    for alike in combined.chunk_by(|a, b| a.len() == b.len()) {
+        let found = alike.par_iter().map(|levers| {
+            let within = |cheaper: &&Tried| cheaper.levers.iter().all(|l| levers.contains(l));
+            let cheaper = kept.iter().filter(within).map(|tried| tried.passes);
+            fewest(jobs, levers, cheaper.min().unwrap_or(u32::MAX))
+        });
+        let found: Vec<Tried> = found.flatten().collect();
+        kept.extend(found);
+    }
+    suggestions(jobs, kept)
 }
 
 /// A combination in the fewest passes, less than `below`, in which it fits for certain, if there
-/// are any, and how many jobs were predicted. What PyTorch or the shadow refuses does not fit.
-fn fewest(question: &Question<'_>, levers: &[Lever], below: u32) -> (Option<Tried>, usize) {
-    let mut tried = 0;
-    let mut at = |passes: u32, effort| {
-        tried += 1;
-        ask(
-            question,
-            &pull(&with(levers, passes), question.workload),
-            effort,
-        )
+/// are any. What PyTorch or the shadow refuses does not fit.
+fn fewest(jobs: &Jobs<'_>, levers: &[Lever], below: u32) -> Option<Tried> {
+    let job = |passes| pull(&with(levers, passes), jobs.question.workload);
+    // A step of more passes takes no less than its first two, which are soon predicted.
+    let runs = |passes| {
+        let mut workload = job(passes);
+        workload.accumulation = workload.accumulation.min(2);
+        jobs.ask(&workload, Effort::Expected)
+            .is_some_and(|p| p.runs())
     };
-    let mut passes: Vec<u32> = [1].into_iter().chain(parts(question.workload)).collect();
+    let mut passes: Vec<u32> = [1]
+        .into_iter()
+        .chain(parts(jobs.question.workload))
+        .collect();
     passes.retain(|&passes| passes < below);
-    let mut runs = |passes| at(passes, Effort::Expected).is_some_and(|p| p.runs());
     // More passes take less.
     if !passes.last().is_some_and(|&most| runs(most)) {
-        return (None, tried);
+        return None;
     }
     let (mut low, mut high) = (0, passes.len() - 1);
     while low < high {
@@ -269,43 +304,38 @@ fn fewest(question: &Question<'_>, levers: &[Lever], below: u32) -> (Option<Trie
             low = middle + 1;
         }
     }
-    let fits = passes[low..].iter().find_map(|&passes| {
-        let prediction = at(passes, Effort::Verdict)?;
+    passes[low..].iter().find_map(|&passes| {
+        let prediction = jobs.ask(&job(passes), Effort::Verdict)?;
         (prediction.verdict == Verdict::Fits).then(|| Tried {
             levers: levers.to_vec(),
             passes,
             prediction,
         })
-    });
-    (fits, tried)
+    })
 }
 
 /// What a cheaper combination leaves must be worth it: a hundredth of the peak.
 const WORTH: u64 = 100;
 
 /// The combinations, in one pass and in single sequences, with a lower peak than everything
-/// cheaper, and how many jobs were predicted.
-fn frontier(
-    question: &Question<'_>,
-    combined: &[Vec<Lever>],
-    now: Bytes,
-) -> (Vec<Suggestion>, usize) {
+/// cheaper.
+fn frontier(jobs: &Jobs<'_>, combined: &[Vec<Lever>], now: Bytes) -> Vec<Suggestion> {
+    let workload = jobs.question.workload;
     let mut ends = vec![1];
-    ends.extend(parts(question.workload).last());
+    ends.extend(parts(workload).last());
     let ways = combined
         .par_iter()
         .flat_map_iter(|levers| ends.iter().map(move |&passes| (levers, passes)));
     let found = ways.filter_map(|(levers, passes)| {
-        let workload = pull(&with(levers, passes), question.workload);
+        let workload = pull(&with(levers, passes), workload);
         Some(Tried {
             levers: levers.clone(),
             passes,
-            prediction: ask(question, &workload, Effort::Expected)?,
+            prediction: jobs.ask(&workload, Effort::Expected)?,
         })
     });
     let mut found: Vec<Tried> = found.collect();
-    let tried = found.len();
-    let mode = question.workload.mode;
+    let mode = workload.mode;
     found.sort_by_cached_key(|tried| tried.price(mode));
     let mut lowest = now;
     found.retain(|tried| {
@@ -316,33 +346,31 @@ fn frontier(
         }
         lower
     });
-    (suggestions(question, found), tried)
+    suggestions(jobs, found)
 }
 
 /// The cheapest first.
-fn suggestions(question: &Question<'_>, mut found: Vec<Tried>) -> Vec<Suggestion> {
-    let mode = question.workload.mode;
+fn suggestions(jobs: &Jobs<'_>, mut found: Vec<Tried>) -> Vec<Suggestion> {
+    let mode = jobs.question.workload.mode;
     found.sort_by_cached_key(|tried| tried.price(mode));
-    let all = found
-        .par_iter()
-        .map(|tried| suggest(question, &tried.all()));
+    let all = found.par_iter().map(|tried| suggest(jobs, &tried.all()));
     all.flatten().collect()
 }
 
 /// A combination with its whole prediction, and the peak after each of its levers.
-fn suggest(question: &Question<'_>, levers: &[Lever]) -> Option<Suggestion> {
-    let mode = question.workload.mode;
+fn suggest(jobs: &Jobs<'_>, levers: &[Lever]) -> Option<Suggestion> {
+    let mode = jobs.question.workload.mode;
     let mut ordered = levers.to_vec();
     ordered.sort_by_key(|lever| lever.cost(mode));
-    let workload = pull(&ordered, question.workload);
-    let prediction = ask(question, &workload, Effort::Verdict)?;
+    let workload = pull(&ordered, jobs.question.workload);
+    let prediction = jobs.ask(&workload, Effort::Verdict)?;
     let step = |i: usize| {
         let lever = ordered[i];
-        let so_far = pull(&ordered[..=i], question.workload);
+        let so_far = pull(&ordered[..=i], jobs.question.workload);
         let peak_nvml = if i + 1 == ordered.len() {
             prediction.peak_nvml
         } else {
-            ask(question, &so_far, Effort::Expected)?.peak_nvml
+            jobs.ask(&so_far, Effort::Expected)?.peak_nvml
         };
         Some(Step {
             lever: lever.name(),
