@@ -1,9 +1,12 @@
 //! How many tokens a text has.
 
 use crate::cut::Cut;
+use crate::plain::Plain;
 use ahash::AHashMap;
 use aho_corasick::AhoCorasick;
 use compact_str::CompactString;
+use serde::Serialize;
+use serde_json::Value;
 use tokenizers::{
     Model, ModelWrapper, NormalizedString, Normalizer, OffsetReferential, OffsetType, PreTokenizer,
     Tokenizer,
@@ -36,6 +39,9 @@ pub struct Counter {
     tokenizer: Tokenizer,
     special: u64,
     cut: Option<Cut>,
+    plain: Option<Plain>,
+    /// The word of a plain piece.
+    word: String,
     /// Finds added tokens that may lie across a cut.
     across: AhoCorasick,
     seen: AHashMap<CompactString, u32>,
@@ -67,10 +73,15 @@ impl Counter {
         let special = tokenizer.encode_fast("", true)?.len() as u64;
         let (cut, across) = cut(&tokenizer, special)?;
         let across = AhoCorasick::new(across).map_err(|error| TokenizerError(error.to_string()))?;
+        let added = tokenizer.get_added_tokens_decoder();
+        let added = added.values().map(|token| token.content.as_str());
+        let plain = Plain::of(cut, &json(tokenizer.get_normalizer())?, added);
         Ok(Self {
             tokenizer,
             special,
             cut,
+            plain,
+            word: String::new(),
             across,
             seen: AHashMap::new(),
         })
@@ -115,29 +126,14 @@ impl Counter {
         Ok(self.tokenizer.encode_fast(text, true)?.len() as u64)
     }
 
-    /// The tokens of a piece that is new, or [`WHOLE`]: what `encode` does, less the encoding.
+    /// The tokens of a piece that is new, or [`WHOLE`].
     fn learn(&mut self, piece: &str, cut: Cut) -> Result<u32, TokenizerError> {
-        let vocabulary = self.tokenizer.get_added_vocabulary();
-        let normalized = vocabulary.extract_and_normalize(self.tokenizer.get_normalizer(), piece);
-        let parts = normalized.get_splits(OffsetReferential::Original, OffsetType::None);
-        // An added token splits its text before anything else is done to it.
-        let ordinary = match parts.as_slice() {
-            [] => cut.holds(piece, ""),
-            [(text, _, None)] => cut.holds(piece, text),
-            _ => false,
-        };
-        let tokens = if ordinary {
-            let mut words = normalized;
-            if let Some(pre_tokenizer) = self.tokenizer.get_pre_tokenizer() {
-                pre_tokenizer.pre_tokenize(&mut words)?;
-            }
-            let mut tokens = 0;
-            for (word, _, _) in words.get_splits(OffsetReferential::Normalized, OffsetType::None) {
-                tokens += self.tokenizer.get_model().tokenize(word)?.len();
-            }
+        let plain = self.plain;
+        let tokens = if plain.is_some_and(|plain| plain.write(piece, &mut self.word)) {
+            let tokens = self.tokenizer.get_model().tokenize(&self.word)?.len();
             u32::try_from(tokens).unwrap_or(WHOLE)
         } else {
-            WHOLE
+            self.tokens(piece, cut)?
         };
         if piece.len() <= LONGEST_PIECE {
             if self.seen.len() == MOST_PIECES {
@@ -147,14 +143,43 @@ impl Counter {
         }
         Ok(tokens)
     }
+
+    /// The tokens of a piece, or [`WHOLE`]: what `encode` does, less the encoding.
+    fn tokens(&self, piece: &str, cut: Cut) -> Result<u32, TokenizerError> {
+        let vocabulary = self.tokenizer.get_added_vocabulary();
+        let normalized = vocabulary.extract_and_normalize(self.tokenizer.get_normalizer(), piece);
+        let parts = normalized.get_splits(OffsetReferential::Original, OffsetType::None);
+        // An added token splits its text before anything else is done to it.
+        let ordinary = match parts.as_slice() {
+            [] => cut.holds(piece, ""),
+            [(text, _, None)] => cut.holds(piece, text),
+            _ => false,
+        };
+        if !ordinary {
+            return Ok(WHOLE);
+        }
+        let mut words = normalized;
+        if let Some(pre_tokenizer) = self.tokenizer.get_pre_tokenizer() {
+            pre_tokenizer.pre_tokenize(&mut words)?;
+        }
+        let mut tokens = 0;
+        for (word, _, _) in words.get_splits(OffsetReferential::Normalized, OffsetType::None) {
+            tokens += self.tokenizer.get_model().tokenize(word)?.len();
+        }
+        Ok(u32::try_from(tokens).unwrap_or(WHOLE))
+    }
+}
+
+/// A component of a tokenizer, or that there is none.
+fn json(component: Option<&impl Serialize>) -> Result<Value, TokenizerError> {
+    serde_json::to_value(component).map_err(|error| TokenizerError(error.to_string()))
 }
 
 /// Where the texts of a tokenizer may be cut, if at all, and which added tokens may then lie across
 /// a cut.
 fn cut(tokenizer: &Tokenizer, special: u64) -> Result<(Option<Cut>, Vec<String>), TokenizerError> {
-    let error = |error: serde_json::Error| TokenizerError(error.to_string());
-    let normalizer = serde_json::to_value(tokenizer.get_normalizer()).map_err(error)?;
-    let pre_tokenizer = serde_json::to_value(tokenizer.get_pre_tokenizer()).map_err(error)?;
+    let normalizer = json(tokenizer.get_normalizer())?;
+    let pre_tokenizer = json(tokenizer.get_pre_tokenizer())?;
     // What is added must not depend on the text.
     let mut cut = Cut::of(&normalizer, &pre_tokenizer);
     for text in ["a", "a b"] {

@@ -10,6 +10,7 @@
 mod count;
 mod cut;
 mod documents;
+mod plain;
 
 pub use count::{Counter, TokenizerError};
 pub use cut::Cut;
