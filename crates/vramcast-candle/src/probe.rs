@@ -199,6 +199,7 @@ fn described(outcome: &Outcome, job: &Job) -> Result<Measured, ProbeError> {
         n_tensors: Some(all),
         n_params_with_gradient: trains.then_some(outcome.n_params_with_gradient),
         n_tensors_with_gradient: trains.then_some(reached),
+        steps_left_out: (outcome.steps_left_out > 0).then_some(outcome.steps_left_out),
         ..Measured::default()
     })
 }

@@ -153,8 +153,8 @@ pub(crate) struct Advise {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Lengths {
-    /// The documents: a text with one a line, JSON lines or CSV, compressed (`.gz`) or not; `-` is
-    /// stdin.
+    /// The documents: a text with one a line (blank lines are none), JSON lines or CSV, compressed
+    /// where the name ends in `.gz`; `-` is stdin.
     pub(crate) file: PathBuf,
     /// The tokenizer.json that lies beside a model.
     #[arg(long, value_name = "FILE")]

@@ -177,6 +177,24 @@ fn utf8(bytes: &[u8]) -> Result<&str, String> {
         .map_err(|e| format!("not UTF-8 from byte {} on", e.valid_up_to() + 1))
 }
 
+/// Names that came with the data, fit for one line of an error: the first of them, without control
+/// characters, and cut.
+fn listed<'n>(names: impl Iterator<Item = &'n str>) -> String {
+    const MOST: usize = 20;
+    const LONGEST_NAME: usize = 40;
+    let mut names = names.peekable();
+    let first = names.by_ref().take(MOST);
+    let cut = |name: &str| -> String {
+        let escaped = name.chars().flat_map(char::escape_debug);
+        escaped.take(LONGEST_NAME).collect()
+    };
+    let mut list = first.map(cut).collect::<Vec<_>>().join(", ");
+    if names.peek().is_some() {
+        list += ", ...";
+    }
+    list
+}
+
 /// A CSV whose first line was read.
 struct Table {
     parser: csv_core::Reader,
@@ -206,7 +224,8 @@ impl Table {
             .map(|i| String::from_utf8_lossy(table.field(i)).into_owned())
             .collect();
         let Some(column) = names.iter().position(|n| n == name) else {
-            let reason = format!("no column `{name}`; there are: {}", names.join(", "));
+            let names = listed(names.iter().map(String::as_str));
+            let reason = format!("no column `{name}`; there are: {names}");
             return Err(ReadError::Header(reason));
         };
         table.columns = names.len();
@@ -303,11 +322,8 @@ fn read_field(json: &str, name: &str, document: &mut String) -> Result<(), Strin
         Ok(false) => {
             let object: serde_json::Map<String, Value> =
                 serde_json::from_str(json).unwrap_or_default();
-            let names: Vec<&str> = object.keys().map(String::as_str).collect();
-            Err(format!(
-                "no field `{name}`; there are: {}",
-                names.join(", ")
-            ))
+            let names = listed(object.keys().map(String::as_str));
+            Err(format!("no field `{name}`; there are: {names}"))
         }
         Err(error) => {
             // There is but one line, and its number is told elsewhere.

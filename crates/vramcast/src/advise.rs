@@ -290,20 +290,25 @@ fn fewest(jobs: &Jobs<'_>, levers: &[Lever], below: u32) -> Option<Tried> {
         .chain(parts(jobs.question.workload))
         .collect();
     passes.retain(|&passes| passes < below);
-    // More passes take less.
-    if !passes.last().is_some_and(|&most| runs(most)) {
-        return None;
-    }
-    let (mut low, mut high) = (0, passes.len() - 1);
-    while low < high {
-        // Most combinations run in one pass or not at all.
-        let middle = if low == 0 { 0 } else { low.midpoint(high) };
-        if runs(passes[middle]) {
-            high = middle;
-        } else {
-            low = middle + 1;
+    // In one pass gradients need not outlive it, so more passes can take more than one; of these,
+    // more take less.
+    let low = if passes.first().is_some_and(|&one| runs(one)) {
+        0
+    } else {
+        let (mut low, mut high) = (1, passes.len().checked_sub(1)?);
+        if !runs(passes[high]) {
+            return None;
         }
-    }
+        while low < high {
+            let middle = low.midpoint(high);
+            if runs(passes[middle]) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        low
+    };
     passes[low..].iter().find_map(|&passes| {
         let prediction = jobs.ask(&job(passes), Effort::Verdict)?;
         (prediction.verdict == Verdict::Fits).then(|| Tried {
@@ -314,8 +319,9 @@ fn fewest(jobs: &Jobs<'_>, levers: &[Lever], below: u32) -> Option<Tried> {
     })
 }
 
-/// What a cheaper combination leaves must be worth it: a hundredth of the peak.
-const WORTH: u64 = 100;
+/// What a combination saves over everything cheaper must be worth it: a hundredth of the peak where
+/// it costs nothing, a twentieth where it costs anything.
+const WORTH: [u64; 2] = [100, 20];
 
 /// The combinations, in one pass and in single sequences, with a lower peak than everything
 /// cheaper.
@@ -340,7 +346,8 @@ fn frontier(jobs: &Jobs<'_>, combined: &[Vec<Lever>], now: Bytes) -> Vec<Suggest
     let mut lowest = now;
     found.retain(|tried| {
         let peak = tried.prediction.peak_nvml;
-        let lower = peak.0 + now.0 / WORTH <= lowest.0;
+        let costs = tried.all().iter().any(|l| l.cost(mode) > Cost::Nothing);
+        let lower = peak.0 + now.0 / WORTH[usize::from(costs)] <= lowest.0;
         if lower {
             lowest = peak;
         }

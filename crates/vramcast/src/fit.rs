@@ -76,18 +76,20 @@ pub fn fit(question: &Question<'_>, axis: Axis) -> Result<Fit, PredictError> {
         axis,
         tried: Vec::new(),
     };
-    if search.at(1, Effort::Expected)?.verdict == Verdict::Unknown {
+    let least = search.least();
+    if search.at(least, Effort::Expected)?.verdict == Verdict::Unknown {
         return Err(PredictError::Workload(
             "what must it fit into? give --gpu, --capacity or --allocator-limit".to_owned(),
         ));
     }
-    let (mut runs, mut fails) = (0, 1);
+    let (mut runs, mut fails) = (least - 1, least);
     // What the model refuses is beyond it.
     while fails > runs && search.runs(fails).unwrap_or(false) {
         runs = fails;
         fails *= 2;
     }
     let largest = last(runs, fails, |value| search.runs(value).unwrap_or(false));
+    let largest = if largest < least { 0 } else { largest };
     let tried = search.tried.clone();
     let (certain, possible) = search.band(largest);
     let last = possible.min(largest.saturating_add(MOST_BEYOND));
@@ -111,6 +113,14 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
+    /// The smallest value: compiled code for a single sequence is not predicted.
+    fn least(&self) -> u64 {
+        match self.axis {
+            Axis::Batch if self.question.workload.compile => 2,
+            Axis::Batch | Axis::Seq => 1,
+        }
+    }
+
     fn at(&self, value: u64, effort: Effort) -> Result<Prediction, PredictError> {
         let mut workload: Workload = self.question.workload.clone();
         match self.axis {

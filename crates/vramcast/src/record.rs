@@ -89,6 +89,9 @@ pub struct Measured {
     /// Parameter tensors that received a gradient, in training.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n_tensors_with_gradient: Option<u64>,
+    /// Steps of the optimizer that a loss scaler left out, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps_left_out: Option<u64>,
     /// Requested bytes once the model and the optimizer were built.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_requested: Option<Bytes>,

@@ -171,6 +171,43 @@ fn only_what_applies_to_a_job_is_advised() {
     }
 }
 
+/// One pass may run where more do not: under a compiler that refuses them, or where gradients that
+/// stay are more than what smaller passes save.
+#[test]
+fn what_a_lever_makes_fit_in_one_pass_is_found() {
+    let config = ModelConfig::known("bert-base-uncased").unwrap();
+    let compiled = Workload {
+        compile: true,
+        ..training(64, 512)
+    };
+    let little = Workload {
+        precision: Precision::AmpFp16,
+        checkpointing: true,
+        ..training(12, 128)
+    };
+    for (workload, capacity) in [(compiled, 14 * GIB), (little, 2 * GIB)] {
+        let question = Question {
+            capacity: Some(Bytes(capacity)),
+            ..Question::new("bert-base-uncased", &config, &workload)
+        };
+        let advice = advise(&question).unwrap();
+        assert_ne!(advice.now.verdict, Verdict::Fits);
+        let fits = |s: &&Suggestion| s.prediction.verdict == Verdict::Fits;
+        let alone = advice.levers.iter().filter(fits);
+        let split = |s: &&Suggestion| s.steps[0].lever.ends_with("passes");
+        let alone: Vec<_> = alone.filter(|s| !split(s)).collect();
+        assert!(!alone.is_empty());
+        for one in alone {
+            let same = |other: &&Suggestion| levers(other) == levers(one);
+            assert!(
+                advice.combinations.iter().any(|c| same(&c)),
+                "{:?}",
+                one.steps
+            );
+        }
+    }
+}
+
 #[test]
 fn a_card_before_ampere_is_advised_half_precision_with_a_scaler() {
     let config = ModelConfig::known("google/bert_uncased_L-2_H-128_A-2").unwrap();

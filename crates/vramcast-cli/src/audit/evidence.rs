@@ -51,6 +51,11 @@ impl Evidence {
         evidence
     }
 
+    /// Whether nothing is of the card.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.is_empty() && self.epochs.is_empty() && self.sharing.is_empty()
+    }
+
     /// The versions of a runtime that ran, with those of what it needs.
     pub(crate) fn versions(&self, runtime: Runtime) -> String {
         let runs = self.runs.iter().filter(|r| r.workload.runtime == runtime);

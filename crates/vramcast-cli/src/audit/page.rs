@@ -282,12 +282,13 @@ fn rules() -> String {
          **exaggerated**: less than that, but some: at least a twentieth of the way from nothing to \
          the claim. Nothing is half the claim for a size, no saving, no growth. **understated**: more \
          than that. **wrong**: none of it. A card that is needed is exaggerated where the next smaller \
-         one does.\n\
+         one does: 16 GB for 24, and 4 GB for 8. Configurations of which some fall short and others \
+         have nothing of a claim are told of together as exaggerated.\n\
          * **depends on** names the fewest properties of a job that tell configurations of different \
          verdicts apart. It is said of the configurations that are listed, not of all there are.\n\
          * What is not measured has no verdict, whatever is predicted. A prediction is the one of the \
          record's process; its error is (predicted - measured) / measured, of shares the difference \
-         in percentage points.\n\
+         in percentage points, of what runs on a card that of what it takes.\n\
          * allocated, reserved and nvml are the highest of a run, as in [the README](../README.md). \
          candle's pool counts what was requested. Activations are the most that a forward pass adds to \
          what is there when the step begins; gradients what is there after the backward pass and was \

@@ -33,6 +33,14 @@ pub(crate) enum Taken {
     Nvml(Bytes),
 }
 
+impl Taken {
+    fn bytes(self) -> Bytes {
+        match self {
+            Self::Reserved(bytes) | Self::Nvml(bytes) => bytes,
+        }
+    }
+}
+
 impl fmt::Display for Taken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -71,8 +79,21 @@ impl Value {
         }
     }
 
-    /// How far a prediction is from this measured value.
+    /// How far a prediction is from this measured value: of what runs on a card, what it takes; of
+    /// what does not, nothing is comparable.
     pub(crate) fn error(self, predicted: Self) -> String {
+        if let (Self::OnCard(_, measured, Some(taken)), Self::OnCard(_, foreseen, Some(taken_then))) =
+            (self, predicted)
+            && measured == foreseen
+        {
+            return match measured {
+                Some(false) => String::new(),
+                Some(true) | None => {
+                    let (then, now) = (taken_then.bytes().0 as f64, taken.bytes().0 as f64);
+                    output::percent((then - now) / now)
+                }
+            };
+        }
         let (Some(measured), Some(foreseen)) = (self.number(), predicted.number()) else {
             return String::new();
         };

@@ -68,10 +68,11 @@ fn best(advice: &Advice) -> Option<&Suggestion> {
 /// What to do about a job that does not fit.
 pub(crate) fn in_a_line(question: &Question<'_>) -> Result<String> {
     let advice = advise(question)?;
-    Ok(format!(
-        "{}; `vramcast advise` with the same options says how\n",
-        headline(question, &advice)
-    ))
+    let how = match best(&advice) {
+        Some(_) => "; `vramcast advise` with the same options says how",
+        None => "",
+    };
+    Ok(format!("{}{how}\n", headline(question, &advice)))
 }
 
 /// The names of a suggestion's levers.
@@ -99,7 +100,7 @@ fn headline(question: &Question<'_>, advice: &Advice) -> String {
             };
             match best {
                 Some(best) => format!("with {} it fits into {into}{sure}", names(best)),
-                None => format!("nothing makes it fit into {into}{sure}"),
+                None => format!("none of the levers makes it fit into {into}{sure}"),
             }
         }
     }

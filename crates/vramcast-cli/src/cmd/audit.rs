@@ -1,10 +1,10 @@
 //! `vramcast audit`: common advice beside predictions and measurements, as a page.
 
 use crate::args::Report;
-use crate::audit::evidence::Evidence;
+use crate::audit::evidence::{Evidence, MEASURED_ON};
 use crate::audit::page;
 use crate::{Exit, charts, output, records};
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 pub(crate) fn run(args: &Report) -> Result<Exit> {
     let progress = output::spinner("predicting".to_owned());
@@ -12,7 +12,11 @@ pub(crate) fn run(args: &Report) -> Result<Exit> {
     for file in &args.files {
         lines.extend(records::read(file)?);
     }
+    let count = lines.len();
     let evidence = Evidence::new(lines);
+    if evidence.is_empty() {
+        bail!("among {count} records there is none of an {MEASURED_ON}, which the audit is of");
+    }
     let audited = page::audit(&evidence);
     progress.finish_and_clear();
     let chart = charts::savings(&page::savings(&audited));

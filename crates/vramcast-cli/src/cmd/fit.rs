@@ -30,7 +30,10 @@ pub(crate) fn run(args: &args::Fit) -> Result<Exit> {
     progress.finish_and_clear();
     let found = found?;
     // Where none fits, the smallest is told of.
-    let value = found.largest.max(1);
+    let value = match found.largest {
+        0 => smallest(&found),
+        largest => largest,
+    };
     let mut at = workload.clone();
     match args.axis {
         Axis::Batch => at.batch = value,
@@ -60,6 +63,11 @@ pub(crate) fn run(args: &args::Fit) -> Result<Exit> {
     })
 }
 
+/// What was looked at first.
+fn smallest(fit: &Fit) -> u64 {
+    fit.tried.first().map_or(1, |tried| tried.value)
+}
+
 /// The answer, what was asked, how sure it is, and what was tried.
 fn text(
     question: &Question<'_>,
@@ -74,10 +82,11 @@ fn text(
     let into = target(question);
     let mut text = match at {
         None if fit.possible > 0 => format!(
-            "tight: {what} 1 may fit into {into}, and up to {} may, but none is sure to\n",
+            "tight: {what} {} may fit into {into}, and up to {} may, but none is sure to\n",
+            smallest(fit),
             fit.possible
         ),
-        None => format!("none: not even {what} 1 fits into {into}\n"),
+        None => format!("none: not even {what} {} fits into {into}\n", smallest(fit)),
         Some(at) => {
             let word = match at.verdict {
                 Verdict::Tight => " (tight)",

@@ -71,7 +71,8 @@ struct Row {
     batches: Batches,
     /// The peak of the typical batch.
     at_typical: Prediction,
-    /// The peak of the longest batch, which is that of the whole run.
+    /// The peak of the whole run: that of the longest batch, or of the typical one where it takes
+    /// more, since shorter sequences may have another kernel.
     at_worst: Prediction,
 }
 
@@ -107,6 +108,14 @@ pub(crate) fn run(args: &args::Lengths) -> Result<Exit> {
     if let Some(window) = window {
         // Said before a long file is read.
         Distribution::default().windows(window)?;
+        if let Some(most) = config.as_ref().map(ModelConfig::max_sequence)
+            && window.length > most
+        {
+            bail!(
+                "windows of {} tokens are beyond the model's {most} positions; use --window {most}",
+                window.length
+            );
+        }
     }
     let found = read(args, &mut counter)?;
     let windows = match window {
@@ -302,12 +311,17 @@ fn rows(question: &Question<'_>, texts: &Distribution, max_lengths: &[u64]) -> R
                 ..*question
             })
         };
+        let (typical, worst) = (at(batches.typical)?, at(batches.worst)?);
         Ok(Row {
             padded: padding,
             max_length,
             batches,
-            at_typical: at(batches.typical)?,
-            at_worst: at(batches.worst)?,
+            at_worst: if worst.peak_nvml < typical.peak_nvml {
+                typical.clone()
+            } else {
+                worst
+            },
+            at_typical: typical,
         })
     });
     let rows: Result<Vec<Row>> = rows.collect();

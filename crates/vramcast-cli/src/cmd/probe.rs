@@ -418,6 +418,9 @@ fn measured(record: &Record) -> Option<&Measured> {
 fn text(prediction: &Prediction, record: &Record, entries: &[LedgerEntry]) -> String {
     let (what, p, _) = counted(prediction, record);
     let headline = match (record.outcome, off(prediction, record)) {
+        (RunOutcome::Ok, Some(0)) if record.measured.steps_left_out.is_some() => {
+            format!("exact in the peak, though steps were left out: {p} {what}")
+        }
         (RunOutcome::Ok, Some(0)) => format!("exact: {p} {what}, as predicted, to the byte"),
         (RunOutcome::Ok, Some(off)) => format!("off by {off} B: {p} {what} was predicted"),
         (outcome, _) => format!("{outcome}: {}", record.error.as_deref().unwrap_or_default()),
@@ -440,6 +443,12 @@ fn text(prediction: &Prediction, record: &Record, entries: &[LedgerEntry]) -> St
         if let Some((reached, all)) = m.n_tensors_with_gradient.zip(m.n_tensors) {
             facts.push(format!(
                 "{reached} of {all} parameter tensors received a gradient"
+            ));
+        }
+        if let Some(steps) = m.steps_left_out {
+            facts.push(format!(
+                "{steps} steps of the optimizer were left out, since scaled gradients were not \
+                 finite: a prediction is for steps that are taken"
             ));
         }
         if let Some(samples) = m.nvml_samples {

@@ -1,6 +1,8 @@
 //! Loss scaling: gradients of half-precision products would underflow, so the loss is multiplied
 //! before the backward pass, and gradients are divided after it (Micikevicius et al. 2018,
-//! arXiv:1710.03740). Begins, backs off and grows as PyTorch's `GradScaler` does.
+//! arXiv:1710.03740). Backs off and grows as PyTorch's `GradScaler` does, but begins lower: PyTorch's
+//! 65,536 is beyond half precision for the gradient of a single token, whose first steps it leaves
+//! out.
 
 use super::api::Candle;
 
@@ -11,8 +13,9 @@ pub struct LossScale {
     right: u32,
 }
 
+const FIRST: f64 = 1_024.0;
+
 /// As in `torch.amp.GradScaler`.
-const FIRST: f64 = 65_536.0;
 const GROWTH_INTERVAL: u32 = 2_000;
 
 impl Default for LossScale {

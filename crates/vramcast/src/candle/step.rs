@@ -23,6 +23,8 @@ pub struct Outcome {
     pub n_params_with_gradient: u64,
     /// Parameter tensors that received one.
     pub n_tensors_with_gradient: u64,
+    /// Steps of the optimizer that were left out, since scaled gradients were not finite.
+    pub steps_left_out: u64,
 }
 
 /// Builds the model and runs `steps` steps of the workload.
@@ -47,16 +49,18 @@ pub fn run<C: Candle>(
         vocabulary,
         model,
     };
-    let with_gradient = match workload.mode {
-        Mode::Infer => run.infer(steps)?,
-        Mode::Train => run.train(steps)?,
-    };
-    Ok(Outcome {
+    let mut outcome = Outcome {
         n_params: run.elements(run.parameters.iter()),
         n_tensors: run.parameters.len() as u64,
-        n_params_with_gradient: with_gradient.0,
-        n_tensors_with_gradient: with_gradient.1,
-    })
+        n_params_with_gradient: 0,
+        n_tensors_with_gradient: 0,
+        steps_left_out: 0,
+    };
+    match workload.mode {
+        Mode::Infer => run.infer(steps)?,
+        Mode::Train => run.train(steps, &mut outcome)?,
+    }
+    Ok(outcome)
 }
 
 struct Run<'a, C: Candle> {
@@ -83,8 +87,7 @@ impl<C: Candle> Run<'_, C> {
             .fold(0, u64::saturating_add)
     }
 
-    /// Nothing has a gradient.
-    fn infer(&self, passes: u32) -> Result<(u64, u64), C::Error> {
+    fn infer(&self, passes: u32) -> Result<(), C::Error> {
         for _ in 0..passes {
             self.candle.begin(Phase::Forward)?;
             let inputs = inputs(self.candle, self.config, self.workload)?;
@@ -93,11 +96,11 @@ impl<C: Candle> Run<'_, C> {
             self.candle.synchronize()?;
         }
         self.candle.end();
-        Ok((0, 0))
+        Ok(())
     }
 
-    /// The elements and the number of the parameters with a gradient in the last step.
-    fn train(&self, steps: u32) -> Result<(u64, u64), C::Error> {
+    /// Notes which parameters had a gradient in the last step.
+    fn train(&self, steps: u32, outcome: &mut Outcome) -> Result<(), C::Error> {
         let Self {
             candle,
             workload,
@@ -113,7 +116,6 @@ impl<C: Candle> Run<'_, C> {
             Optimizer::Sgd | Optimizer::SgdMomentum => candle.sgd(parameters)?,
         };
         let mut scale = (workload.precision == Precision::AmpFp16).then(LossScale::default);
-        let mut with_gradient = (0, 0);
         for _ in 0..steps {
             let mut earlier: Option<C::Grads> = None;
             for _ in 1..workload.accumulation {
@@ -142,13 +144,16 @@ impl<C: Candle> Run<'_, C> {
                 let has = |parameter: &&C::Tensor| candle.has_gradient(&grads, parameter);
                 parameters.iter().filter(has)
             };
-            with_gradient = (self.elements(reached()), reached().count() as u64);
+            outcome.n_params_with_gradient = self.elements(reached());
+            outcome.n_tensors_with_gradient = reached().count() as u64;
             let finite = match &mut scale {
                 Some(scale) => scale.unscale(*candle, parameters, &mut grads)?,
                 None => true,
             };
             if finite {
                 candle.step(&mut optimizer, &grads)?;
+            } else {
+                outcome.steps_left_out += 1;
             }
             drop(grads);
             drop(loss);
@@ -156,7 +161,7 @@ impl<C: Candle> Run<'_, C> {
             candle.synchronize()?;
         }
         candle.end();
-        Ok(with_gradient)
+        Ok(())
     }
 
     fn forward(&self, inputs: &Inputs<C::Tensor>) -> Result<C::Tensor, C::Error> {

@@ -50,6 +50,7 @@ pub(super) fn run(device: &Device, config: &Config, batch: u64, seq: u64, steps:
         n_tensors: 0,
         n_params_with_gradient: 0,
         n_tensors_with_gradient: 0,
+        steps_left_out: 0,
     };
     // The norms are held by name only: the fused kernel reads them and allocates for the result.
     let mut norms = Vec::new();

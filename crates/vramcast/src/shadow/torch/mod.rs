@@ -213,6 +213,10 @@ fn check_compile(
             "torch.compile before 2.11",
         ),
         (
+            profile.card.compute_capability < (7, 0),
+            "torch.compile on a card older than Volta, for which Triton makes no code",
+        ),
+        (
             workload.task != Task::SequenceClassification,
             "torch.compile of a model that is no sequence classifier",
         ),
