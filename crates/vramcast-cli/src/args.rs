@@ -288,7 +288,7 @@ pub(crate) struct WorkloadArgs {
     /// Recompute layers in the backward pass.
     #[arg(long)]
     checkpointing: bool,
-    /// Forward and backward passes per optimizer step.
+    /// Forward and backward passes per optimizer step, 1 to 4096.
     #[arg(long, default_value_t = 1)]
     accumulation: u32,
     /// Drop no elements in training, whatever the model's configuration says.
@@ -383,6 +383,11 @@ impl Target {
             build: self.torch,
             ..Question::new(model, config, workload)
         })
+    }
+
+    /// Whether something must be fit into.
+    pub(crate) fn limits(&self) -> bool {
+        self.gpu.is_some() || self.capacity.is_some() || self.allocator_limit.is_some()
     }
 
     /// The card that was named.

@@ -109,6 +109,10 @@ fn a_question_that_makes_no_sense_is_refused_in_one_line() {
         ("accuracy missing.jsonl", "cannot be read"),
         ("report missing.jsonl --out out", "cannot be read"),
         (
+            "lengths missing.txt --tokenizer missing.json --gpu t4",
+            "give --model beside the card",
+        ),
+        (
             "audit /dev/null --out out",
             "among 0 records there is none of an H200",
         ),

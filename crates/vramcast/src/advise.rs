@@ -138,6 +138,7 @@ fn choices(question: &Question<'_>) -> Vec<Vec<Lever>> {
         ),
         one(Lever::DropGraph, !torch && trains && !workload.drop_graph),
         precisions,
+        one(Lever::Uncompiled, workload.compile),
         one(Lever::Checkpointing, trains && !workload.checkpointing),
         optimizers,
         // There it keeps a mask of full width for each use, and copies besides.

@@ -151,6 +151,13 @@ fn only_what_applies_to_a_job_is_advised() {
             },
             "2 passes, bf16, sequence 32",
         ),
+        (
+            Workload {
+                compile: true,
+                ..training(4, 64)
+            },
+            "adafactor, amp-bf16, checkpointing, expandable segments, no torch.compile, sequence 32, sgd",
+        ),
         // PyTorch's Adafactor is not the Trainer's.
         (
             by_trainer(2, 64),

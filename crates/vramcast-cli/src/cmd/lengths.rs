@@ -97,6 +97,7 @@ pub(crate) fn run(args: &args::Lengths) -> Result<Exit> {
     let workload = args.workload.workload(Runtime::Torch);
     let question = match (&args.model, &config) {
         (Some(name), Some(config)) => Some(args.target.question(name, config, &workload)?),
+        _ if args.target.limits() => bail!("what must fit? give --model beside the card"),
         _ => None,
     };
     let mut counter = tokenizer(&args.tokenizer)?;

@@ -42,6 +42,8 @@ pub(super) enum Lever {
     Autocast(Precision),
     /// Weights in this.
     HalfWeights(Precision),
+    /// The code of the model's own modules instead of what a compiler made of them.
+    Uncompiled,
     /// Layers are recomputed in the backward pass.
     Checkpointing,
     /// A batch in this many passes.
@@ -62,6 +64,7 @@ impl Lever {
             Self::ExpandableSegments => "expandable segments".to_owned(),
             Self::DropGraph => "dropped graph".to_owned(),
             Self::NoDropout => "no dropout".to_owned(),
+            Self::Uncompiled => "no torch.compile".to_owned(),
             Self::Autocast(precision) | Self::HalfWeights(precision) => precision.to_string(),
             Self::Checkpointing => "checkpointing".to_owned(),
             Self::Split(passes) => format!("{passes} passes"),
@@ -86,6 +89,7 @@ impl Lever {
             }
             Self::DropGraph => pulled.drop_graph = true,
             Self::NoDropout => pulled.dropout = false,
+            Self::Uncompiled => pulled.compile = false,
             Self::Checkpointing => pulled.checkpointing = true,
             Self::Split(passes) => {
                 pulled.batch /= u64::from(passes);
@@ -106,7 +110,7 @@ impl Lever {
             Self::FusedAttention | Self::ExpandableSegments | Self::DropGraph => Cost::Nothing,
             Self::Autocast(_) => Cost::Rounding,
             Self::HalfWeights(_) if mode == Mode::Infer => Cost::Rounding,
-            Self::Checkpointing | Self::Split(_) => Cost::Time,
+            Self::Checkpointing | Self::Split(_) | Self::Uncompiled => Cost::Time,
             Self::HalfWeights(_) | Self::Optimizer(_) | Self::NoDropout => Cost::Method,
             Self::Shorter(_) => Cost::Data,
         }
@@ -118,6 +122,9 @@ impl Lever {
             Self::FusedAttention => "none: the same attention, in one kernel (Dao et al. 2022)",
             Self::ExpandableSegments => "none on results; PyTorch calls it experimental",
             Self::DropGraph => "none: nothing reads it once the gradients are there",
+            Self::Uncompiled => {
+                "slower: kernels are not fused (Ansel et al. 2024); allows what is not predicted of compiled code"
+            }
             Self::NoDropout => {
                 "less regularization: models overfit sooner (Srivastava et al. 2014)"
             }
@@ -163,7 +170,7 @@ impl Lever {
             _ => "BF16",
         };
         match self {
-            Self::FusedAttention | Self::ExpandableSegments => {
+            Self::FusedAttention | Self::ExpandableSegments | Self::Uncompiled => {
                 unreachable!("PyTorch's alone")
             }
             Self::DropGraph => "keep the Vars' gradients, detached (gradients.rs), and drop(loss) before optimizer.step(&grads)?".to_owned(),
@@ -198,6 +205,7 @@ impl Lever {
                 "from_pretrained(..., hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)"
                     .to_owned()
             }
+            Self::Uncompiled => "leave torch.compile(model) out".to_owned(),
             Self::FusedAttention => {
                 "from_pretrained(..., attn_implementation=\"sdpa\")".to_owned()
             }

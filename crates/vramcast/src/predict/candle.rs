@@ -159,12 +159,8 @@ fn check(question: &Question<'_>) -> Result<(), PredictError> {
         flavour,
         ..
     } = *question;
-    if of_pytorch(question) {
-        return refuse(
-            "Trainer, placement, LoRA, compile and the allocator's options and limit are \
-             PyTorch's: use --runtime torch"
-                .to_owned(),
-        );
+    if let Some(what) = of_pytorch(question) {
+        return refuse(format!("candle has no {what}: use --runtime torch"));
     }
     if !matches!(workload.optimizer, Optimizer::Adamw | Optimizer::Sgd) {
         return refuse(format!(
@@ -205,21 +201,23 @@ fn check(question: &Question<'_>) -> Result<(), PredictError> {
     Ok(())
 }
 
-/// Whether something is asked for that only PyTorch has.
-fn of_pytorch(question: &Question<'_>) -> bool {
-    let Workload {
-        training_loop,
-        placement,
-        lora_rank,
-        compile,
-        ref allocator_conf,
-        ..
-    } = *question.workload;
-    training_loop != Loop::default()
-        || placement != Placement::default()
-        || lora_rank > 0
-        || compile
-        || !allocator_conf.is_empty()
-        || question.allocator_limit.is_some()
-        || question.process != Process::Fresh
+/// What is asked for that only PyTorch has.
+fn of_pytorch(question: &Question<'_>) -> Option<&'static str> {
+    let workload = question.workload;
+    let asked = [
+        (workload.training_loop != Loop::default(), "Trainer"),
+        (
+            workload.placement != Placement::default(),
+            "ways to place weights",
+        ),
+        (workload.lora_rank > 0, "LoRA"),
+        (workload.compile, "compiler"),
+        (!workload.allocator_conf.is_empty(), "allocator options"),
+        (question.allocator_limit.is_some(), "limit of an allocator"),
+        (
+            question.process != Process::Fresh,
+            "process that ran before",
+        ),
+    ];
+    asked.into_iter().find_map(|(is, what)| is.then_some(what))
 }
