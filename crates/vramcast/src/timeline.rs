@@ -130,6 +130,8 @@ pub enum Work {
     Indexed(u64),
     /// A matrix product of so many multiplications and additions.
     Product(u64),
+    /// The same in half precision.
+    HalfProduct(u64),
 }
 
 /// A scope's number in its timeline.

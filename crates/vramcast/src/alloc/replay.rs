@@ -9,7 +9,7 @@
 
 use super::cuda_pool::{CHUNK, CudaPool, OutOfMemory};
 use crate::timeline::{Buffer, Event, Phase, Timeline, Work};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// What the pool made of a step. All figures in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,6 +65,8 @@ pub struct Rates {
     /// Loading another of its kernels: for the first product that is much smaller than the very
     /// first, and for the first of the backward pass.
     pub variant_ns: u64,
+    /// Loading a kernel for half-precision products, of which nearly every size has its own.
+    pub half_variant_ns: u64,
     /// The shortest kernel.
     pub kernel_ns: u64,
     /// From one kernel to the next.
@@ -75,6 +77,8 @@ pub struct Rates {
     pub indexed_per_us: u64,
     /// Operations of a matrix product a microsecond.
     pub flops_per_us: u64,
+    /// The same in half precision.
+    pub half_flops_per_us: u64,
     /// Launches that may wait; the host blocks on the next.
     pub queue: usize,
 }
@@ -92,6 +96,8 @@ struct Loaded {
     first_product: Option<u64>,
     small_product: bool,
     backward_product: bool,
+    /// Phase, operations and bytes of the result of the half-precision products.
+    half_products: BTreeSet<(Phase, u64, u64)>,
 }
 
 impl Loaded {
@@ -136,6 +142,17 @@ impl Loaded {
         }
         ns
     }
+
+    /// The same of one in half precision.
+    fn half_product(&mut self, flops: u64, made: &Buffer, rates: &Rates) -> u64 {
+        let first = self.half_products.is_empty();
+        let new = self.half_products.insert((made.phase, flops, made.bytes));
+        match (new, first) {
+            (true, true) => rates.library_ns,
+            (true, false) => rates.half_variant_ns,
+            (false, _) => 0,
+        }
+    }
 }
 
 /// Where host and device are, in nanoseconds.
@@ -176,9 +193,11 @@ impl Clock {
     fn launch(&mut self, made: &Buffer, chunks: u64) {
         let Some(rates) = &self.rates else { return };
         self.host += chunks * rates.chunk_ns;
-        if let Work::Product(flops) = made.work {
-            self.host += self.loaded.product(flops, made.phase, rates);
-        }
+        self.host += match made.work {
+            Work::Product(flops) => self.loaded.product(flops, made.phase, rates),
+            Work::HalfProduct(flops) => self.loaded.half_product(flops, made, rates),
+            Work::Upload | Work::InOrder(_) | Work::Indexed(_) => 0,
+        };
         if self.waiting.len() == rates.queue {
             let done = self.waiting.pop_front().unwrap_or(0);
             self.host = self.host.max(done);
@@ -189,6 +208,7 @@ impl Clock {
             Work::InOrder(bytes) => (rates.launch_ns, time(bytes, rates.in_order_per_us)),
             Work::Indexed(bytes) => (rates.launch_ns, time(bytes, rates.indexed_per_us)),
             Work::Product(flops) => (rates.product_ns, time(flops, rates.flops_per_us)),
+            Work::HalfProduct(flops) => (rates.product_ns, time(flops, rates.half_flops_per_us)),
         };
         self.host += host;
         let start = self.host.max(self.device);

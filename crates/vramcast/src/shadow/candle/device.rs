@@ -67,6 +67,8 @@ pub(super) enum Reads {
     Indexed(u64),
     /// A matrix product with so many operations.
     Product(u64),
+    /// The same in half precision.
+    HalfProduct(u64),
 }
 
 impl Reads {
@@ -78,6 +80,7 @@ impl Reads {
             Self::InOrder(read) => Work::InOrder(read.saturating_add(bytes)),
             Self::Indexed(read) => Work::Indexed(read.saturating_add(bytes)),
             Self::Product(flops) => Work::Product(flops),
+            Self::HalfProduct(flops) => Work::HalfProduct(flops),
         }
     }
 }

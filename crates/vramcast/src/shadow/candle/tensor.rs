@@ -326,7 +326,10 @@ impl Tensor {
         *shape.last_mut().expect("matmul of a matrix") = rhs.dim_from_end(1);
         let inner = self.dim_from_end(1).saturating_mul(2);
         let flops = elements(&shape).saturating_mul(inner);
-        let reads = Reads::Product(flops);
+        let reads = match self.dtype() {
+            DType::F32 => Reads::Product(flops),
+            _ => Reads::HalfProduct(flops),
+        };
         self.result_of(
             shape,
             self.dtype(),
