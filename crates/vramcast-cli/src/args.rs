@@ -3,6 +3,7 @@
 use crate::model;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand};
+use clap_complete::Shell;
 use std::path::PathBuf;
 use std::str::FromStr;
 use strum::VariantNames;
@@ -85,6 +86,20 @@ pub(crate) enum Command {
     Gpus(Json),
     /// What this machine can do: CUDA, NVML, other tenants.
     Doctor(Json),
+    /// A script that completes this command's words in a shell.
+    #[command(after_help = "Example:\n  \
+        vramcast completions bash > ~/.local/share/bash-completion/completions/vramcast")]
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// The manual's pages.
+    #[command(after_help = "Example:\n  vramcast man --out ~/.local/share/man/man1")]
+    Man {
+        /// The folder for the pages.
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+    },
     /// Runs one job read from stdin, in a process that may die.
     #[command(hide = true)]
     ProbeChild,

@@ -448,6 +448,36 @@ fn an_audit_judges_emptied_caches_and_shared_cards_by_their_records() {
 }
 
 #[test]
+fn a_shell_completes_the_words_of_every_command() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let made = vramcast().arg("completions").arg(shell).assert().success();
+        let script = String::from_utf8(made.get_output().stdout.clone()).unwrap();
+        for word in ["advise", "checkpointing"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+}
+
+#[test]
+fn the_manual_has_a_page_for_every_command() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let mut man = vramcast();
+    man.arg("man")
+        .arg("--out")
+        .arg(folder.path())
+        .assert()
+        .success();
+    for page in ["vramcast.1", "vramcast-predict.1", "vramcast-lengths.1"] {
+        let text = std::fs::read_to_string(folder.path().join(page)).unwrap();
+        assert!(
+            text.contains("Exit status") || text.contains("Examples"),
+            "{page}"
+        );
+    }
+    assert!(!folder.path().join("vramcast-probe-child.1").exists());
+}
+
+#[test]
 fn a_place_that_cannot_be_written_is_named() {
     let (_folder, occupied) = file("occupied", "");
     let mut probe = vramcast();

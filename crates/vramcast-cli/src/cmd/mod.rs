@@ -4,9 +4,11 @@ pub(crate) mod accuracy;
 mod advise;
 mod audit;
 mod catalogue;
+mod completions;
 mod doctor;
 mod fit;
 mod lengths;
+mod man;
 mod predict;
 mod probe;
 mod report;
@@ -29,6 +31,8 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
         Command::Models(args) => catalogue::models(args.json),
         Command::Gpus(args) => catalogue::gpus(args.json),
         Command::Doctor(args) => doctor::run(args.json),
+        Command::Completions { shell } => completions::run(shell),
+        Command::Man { out } => man::run(&out),
         Command::ProbeChild => crate::child::candle::serve().map(|()| Exit::Fine),
     }
 }
