@@ -174,6 +174,19 @@ fn what_cannot_be_read_is_refused_in_one_line_with_its_place() {
             "a.csv:2: a quote that is never closed",
         ),
         ("a.txt", "word", "--window 9 --stride 7", "does not advance"),
+        (
+            "a.txt",
+            "word",
+            "--window 600 --model bert-base-uncased",
+            "beyond the model's 512 positions; use --window 512",
+        ),
+        // What comes with the data is told in one line.
+        (
+            "a.jsonl",
+            "{\"a\\nb\\u001b\": 1}",
+            "",
+            "there are: a\\nb\\u{1b}",
+        ),
         ("a.txt", "word", "--model nope", "is not a known model"),
     ] {
         let folder = folder(name, content.as_bytes());

@@ -65,6 +65,18 @@ fn what_never_fits_is_zero_and_what_the_model_bounds_is_said_to_be() {
 }
 
 #[test]
+fn compiled_code_is_searched_from_the_smallest_batch_that_is_predicted() {
+    let workload = Workload {
+        compile: true,
+        ..workload(Runtime::Torch, Mode::Train)
+    };
+    let some = search(&workload, Axis::Batch, 2 << 30);
+    assert!(some.largest > 2 && some.tried[0].value == 2, "{some:?}");
+    let none = search(&workload, Axis::Batch, 1 << 20);
+    assert_eq!((none.largest, none.certain, none.possible), (0, 0, 0));
+}
+
+#[test]
 fn more_memory_is_never_worse() {
     let workload = Workload {
         precision: Precision::AmpBf16,
