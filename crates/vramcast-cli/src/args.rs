@@ -48,6 +48,7 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  \
         vramcast fit bert-base-uncased --seq 384 --precision amp-fp16 --gpu t4\n  \
         vramcast fit bert-large-uncased --axis seq --batch 8 --capacity 24GiB\n  \
+        vramcast fit bert-large-uncased --batch 16 --seq 512 --gpus all\n  \
         vramcast fit bert-base-uncased --seq 512 --allocator-limit 15GiB --json")]
     Fit(Fit),
     /// What to change so that it takes less memory, or fits.
@@ -138,6 +139,9 @@ pub(crate) struct Fit {
     /// What is searched; the workload's own value of it does not matter.
     #[arg(long, default_value_t, value_parser = words::<Axis>())]
     pub(crate) axis: Axis,
+    /// A table of every known card instead: whether the job fits, and the largest that does.
+    #[arg(long, value_name = "all", value_parser = ["all"], conflicts_with_all = ["gpu", "capacity"])]
+    pub(crate) gpus: Option<String>,
     #[command(flatten)]
     pub(crate) workload: WorkloadArgs,
     #[command(flatten)]

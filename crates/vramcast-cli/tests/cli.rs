@@ -448,6 +448,33 @@ fn an_audit_judges_emptied_caches_and_shared_cards_by_their_records() {
 }
 
 #[test]
+fn the_smallest_card_that_is_enough_is_named_first() {
+    let mut all = vramcast();
+    let fit = "fit google/bert_uncased_L-4_H-256_A-4 --batch 256 --seq 512 --gpus all";
+    let made = all.args(fit.split(' ')).assert().success();
+    let text = String::from_utf8(made.get_output().stdout.clone()).unwrap();
+    let first = text.split(' ').next().unwrap();
+    let row = text
+        .lines()
+        .find(|line| line.starts_with(&format!("  {first} ")));
+    assert!(row.is_some_and(|row| row.contains("fits")), "{text}");
+    let row = |line: &&str| line.starts_with("  ");
+    let before = text
+        .lines()
+        .filter(row)
+        .take_while(|line| !line.contains(first));
+    assert!(before.clone().count() > 0);
+    for smaller in before {
+        assert!(!smaller.contains(" fits "), "{smaller}");
+    }
+    let mut refused = vramcast();
+    let compiled = "fit roberta-base --compile --gpus all";
+    let error = refused.args(compiled.split(' ')).assert().code(2);
+    let error = String::from_utf8(error.get_output().stderr.clone()).unwrap();
+    assert!(error.contains("other than BERT"), "{error}");
+}
+
+#[test]
 fn a_shell_completes_the_words_of_every_command() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let made = vramcast().arg("completions").arg(shell).assert().success();

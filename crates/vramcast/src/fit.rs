@@ -5,6 +5,10 @@
 //! make by hand, doubling until a run fails and halving the rest; what runs beyond its answer is
 //! listed.
 
+mod cards;
+
+pub use cards::{CardAnswer, OnCard, cards};
+
 use crate::predict::{Effort, PredictError, Prediction, Question, Verdict, predict};
 use crate::workload::Workload;
 use serde::{Deserialize, Serialize};

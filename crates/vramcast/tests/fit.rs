@@ -2,7 +2,8 @@
 
 use vramcast::bytes::Bytes;
 use vramcast::config::ModelConfig;
-use vramcast::fit::{Axis, Fit, fit};
+use vramcast::fit::{Axis, CardAnswer, Fit, cards, fit};
+use vramcast::gpu::{self, GPUS};
 use vramcast::predict::{Question, Verdict, predict};
 use vramcast::workload::{Mode, Precision, Runtime, Task, Workload};
 
@@ -95,4 +96,35 @@ fn a_search_needs_something_to_fit_into() {
     let workload = workload(Runtime::Torch, Mode::Train);
     let error = fit(&Question::new(MODEL, &config, &workload), Axis::Batch).unwrap_err();
     assert!(error.to_string().contains("--gpu"), "{error}");
+}
+
+#[test]
+fn every_card_is_told_as_it_would_be_alone() {
+    let config = ModelConfig::known(MODEL).unwrap();
+    let workload = Workload {
+        batch: 64,
+        seq: 512,
+        ..workload(Runtime::Torch, Mode::Train)
+    };
+    let question = Question::new(MODEL, &config, &workload);
+    let all = cards(&question, Axis::Batch).unwrap();
+    assert_eq!(all.len(), GPUS.len());
+    assert!(all.is_sorted_by_key(|card| card.capacity));
+    for name in ["t4", "rtx-3090", "h200"] {
+        let card = all.iter().find(|card| card.gpu == name).unwrap();
+        let alone = Question {
+            gpu: gpu::find(name),
+            ..question
+        };
+        let predicted = predict(&alone).unwrap();
+        let expected = CardAnswer::Predicted {
+            verdict: predicted.verdict,
+            peak_nvml: predicted.peak_nvml,
+            largest: fit(&alone, Axis::Batch).unwrap().largest,
+        };
+        assert_eq!(card.answer, expected, "{name}");
+    }
+    let old = all.iter().find(|card| card.gpu == "k80").unwrap();
+    let refused = |reason: &str| reason.contains("no kernels");
+    assert!(matches!(&old.answer, CardAnswer::NotPredicted { reason } if refused(reason)));
 }

@@ -6,7 +6,7 @@ use crate::{Exit, model, output};
 use anyhow::{Context, Result};
 use serde::Serialize;
 use vramcast::config::quoted;
-use vramcast::fit::{Axis, Fit, fit};
+use vramcast::fit::{Axis, CardAnswer, Fit, OnCard, cards, fit};
 use vramcast::predict::{Prediction, Question, Verdict, predict};
 use vramcast::record::SCHEMA;
 use vramcast::workload::{Runtime, Workload};
@@ -25,6 +25,9 @@ pub(crate) fn run(args: &args::Fit) -> Result<Exit> {
     let config = model::model(&args.model)?;
     let workload = args.workload.workload(Runtime::Torch);
     let question = args.target.question(&args.model, &config, &workload)?;
+    if args.gpus.is_some() {
+        return every_card(args, &question);
+    }
     let progress = output::spinner(format!("searching the largest {}", args.axis));
     let found = fit(&question, args.axis).with_context(|| quoted(&args.model));
     progress.finish_and_clear();
@@ -61,6 +64,91 @@ pub(crate) fn run(args: &args::Fit) -> Result<Exit> {
     } else {
         Exit::Fine
     })
+}
+
+/// What `--gpus all --json` prints.
+#[derive(Serialize)]
+struct Cards<'a> {
+    schema: u32,
+    model: &'a str,
+    #[serde(flatten)]
+    workload: &'a Workload,
+    /// The smallest card that it fits into.
+    smallest: Option<&'static str>,
+    cards: &'a [OnCard],
+}
+
+/// Every card that is known.
+fn every_card(args: &args::Fit, question: &Question<'_>) -> Result<Exit> {
+    let progress = output::spinner("trying every card".to_owned());
+    let found = cards(question, args.axis).with_context(|| quoted(&args.model));
+    progress.finish_and_clear();
+    let found = found?;
+    let smallest = found.iter().find(|card| card.answer.fits());
+    if args.json {
+        output::print_json(&Cards {
+            schema: SCHEMA,
+            model: question.model,
+            workload: question.workload,
+            smallest: smallest.map(|card| card.gpu),
+            cards: &found,
+        })?;
+    } else {
+        output::print(&card_table(question, args.axis, smallest, &found))?;
+    }
+    Ok(if smallest.is_some() {
+        Exit::Fine
+    } else {
+        Exit::DoesNotFit
+    })
+}
+
+/// The smallest card first, then all.
+fn card_table(
+    question: &Question<'_>,
+    axis: Axis,
+    smallest: Option<&OnCard>,
+    cards: &[OnCard],
+) -> String {
+    let mut text = match smallest {
+        Some(card) => format!(
+            "{} ({}) is the smallest card that it fits into\n",
+            card.gpu, card.capacity
+        ),
+        None => "it fits into no card that is known\n".to_owned(),
+    };
+    text += &format!("{}, {}\n\n", question.model, question.workload.describe());
+    let mut refused: Vec<(&str, &str)> = Vec::new();
+    let mut rows = Vec::new();
+    for card in cards {
+        let mut row = vec![format!("  {}", card.gpu), card.capacity.to_string()];
+        match &card.answer {
+            CardAnswer::Predicted {
+                verdict,
+                peak_nvml,
+                largest,
+            } => row.extend([
+                peak_nvml.to_string(),
+                verdict.to_string(),
+                largest.to_string(),
+            ]),
+            CardAnswer::NotPredicted { reason } => {
+                row.extend([String::new(), "not predicted".to_owned(), String::new()]);
+                refused.push((card.gpu, reason));
+            }
+        }
+        rows.push(row);
+    }
+    let largest = match axis {
+        Axis::Batch => "largest batch",
+        Axis::Seq => "longest sequence",
+    };
+    let header = ["card", "usable", "NVML", "", largest];
+    text += &format!("{}\n", output::table(&header, 1..3, rows));
+    for (card, why) in refused {
+        text += &format!("{card}: {why}\n");
+    }
+    text
 }
 
 /// What was looked at first.
