@@ -30,9 +30,7 @@ pub fn run_stock<O: Observer>(
     let outcome = Outcome {
         n_params: weights.values().map(|t| t.elem_count() as u64).sum(),
         n_tensors: weights.len() as u64,
-        n_params_with_gradient: 0,
-        n_tensors_with_gradient: 0,
-        steps_left_out: 0,
+        ..Outcome::default()
     };
     let builder = VarBuilder::from_tensors(weights, DType::F32, &real.device);
     let model = bert::BertModel::load(builder, &stock_config(config)?)?;

@@ -71,10 +71,10 @@ impl<'a, C: Candle> Checkpoints<'a, C> {
     pub(super) fn first(
         &self,
         vocabulary: &Vocabulary<'a, C>,
-        candle: &C,
         input: &C::Tensor,
         layer: Layer<'a, C>,
     ) -> Result<C::Tensor, C::Error> {
+        let candle = vocabulary.candle;
         *self.run.borrow_mut() = Run::First(vec![]);
         let output = layer(vocabulary, &candle.detach(input))?;
         let Run::First(masks) = self.run.replace(Run::Plain) else {
@@ -98,10 +98,10 @@ impl<'a, C: Candle> Checkpoints<'a, C> {
     pub(super) fn backward(
         &self,
         vocabulary: &Vocabulary<'a, C>,
-        candle: &C,
         variables: &[C::Tensor],
         mut grads: C::Grads,
     ) -> Result<C::Grads, C::Error> {
+        let candle = vocabulary.candle;
         let mut layers = self.layers.take();
         let mut all = candle.no_gradients();
         let before = candle.scope();
@@ -111,7 +111,7 @@ impl<'a, C: Candle> Checkpoints<'a, C> {
             candle.enter(checkpoint.scope);
             grads = match gradient {
                 Some(gradient) => {
-                    let seeded = self.again(vocabulary, candle, checkpoint, gradient)?;
+                    let seeded = self.again(vocabulary, checkpoint, gradient)?;
                     candle.backward(&seeded)?
                 }
                 // Nothing depends on this layer.
@@ -127,7 +127,6 @@ impl<'a, C: Candle> Checkpoints<'a, C> {
     fn again(
         &self,
         vocabulary: &Vocabulary<'a, C>,
-        candle: &C,
         checkpoint: Checkpoint<'a, C>,
         gradient: C::Tensor,
     ) -> Result<C::Tensor, C::Error> {
@@ -143,6 +142,7 @@ impl<'a, C: Candle> Checkpoints<'a, C> {
         *self.run.borrow_mut() = Run::Again(masks.into_iter());
         let output = layer(vocabulary, &input)?;
         *self.run.borrow_mut() = Run::Plain;
+        let candle = vocabulary.candle;
         candle.sum_all(&candle.mul(&output, &gradient)?)
     }
 

@@ -6,8 +6,8 @@
 
 use super::api::Candle;
 
-/// Adds the gradients of `variables` in `from` to those in `to`, and lets go of everything else in
-/// `from`. The sum is out of place: while one is made, three gradients of that variable exist.
+/// Adds the gradients of `variables` in `from` to those in `to`, without what candle computed them
+/// from, and lets go of everything else in `from`. The sum is out of place: while one is made, three gradients of that variable exist.
 ///
 /// # Errors
 /// What `candle` returns.
@@ -25,18 +25,7 @@ pub fn accumulate<C: Candle>(
             None => new,
             Some(old) => candle.add(&old, &new)?,
         };
-        candle.put(to, variable, sum);
+        candle.put(to, variable, candle.detach(&sum));
     }
     Ok(())
-}
-
-/// The gradients of `variables` alone, without what candle computed them from.
-pub fn only<C: Candle>(candle: &C, variables: &[C::Tensor], mut from: C::Grads) -> C::Grads {
-    let mut kept = candle.no_gradients();
-    for variable in variables {
-        if let Some(gradient) = candle.take(&mut from, variable) {
-            candle.put(&mut kept, variable, candle.detach(&gradient));
-        }
-    }
-    kept
 }

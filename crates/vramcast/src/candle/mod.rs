@@ -16,7 +16,7 @@ mod step;
 mod vocabulary;
 
 pub use api::{Candle, Leaf};
-pub use gradients::{accumulate, only};
+pub use gradients::accumulate;
 pub use loss_scale::LossScale;
 pub use step::{Outcome, run};
 pub use vocabulary::Vocabulary;

@@ -13,7 +13,7 @@ use crate::timeline::{Category, Phase};
 use crate::workload::{Mode, Optimizer, Precision, Task, Workload};
 
 /// What a run can say of itself, besides its memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Elements of all parameters.
     pub n_params: u64,
@@ -52,9 +52,7 @@ pub fn run<C: Candle>(
     let mut outcome = Outcome {
         n_params: run.elements(run.parameters.iter()),
         n_tensors: run.parameters.len() as u64,
-        n_params_with_gradient: 0,
-        n_tensors_with_gradient: 0,
-        steps_left_out: 0,
+        ..Outcome::default()
     };
     match workload.mode {
         Mode::Infer => run.infer(steps)?,
@@ -136,7 +134,7 @@ impl<C: Candle> Run<'_, C> {
                 grads = self.gather(earlier, grads)?;
             }
             if workload.drop_graph {
-                grads = gradients::only(*candle, parameters, grads);
+                grads = self.gather(None, grads)?;
                 loss = candle.detach(&loss);
             }
             candle.begin(Phase::Step)?;

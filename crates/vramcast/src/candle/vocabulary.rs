@@ -14,7 +14,7 @@ use std::cell::RefCell;
 /// Under autocast, products run in half precision and what comes of them stays so; norms, softmax,
 /// sums of residuals and the loss are computed in the type of the weights, as PyTorch does it.
 pub struct Vocabulary<'a, C: Candle> {
-    candle: &'a C,
+    pub(super) candle: &'a C,
     mode: Mode,
     precision: Precision,
     parameters: RefCell<Vec<(String, C::Tensor)>>,
@@ -55,7 +55,7 @@ impl<'a, C: Candle> Vocabulary<'a, C> {
         };
         let value = c.detach(&loss);
         drop(loss);
-        let grads = checkpoints.backward(self, c, variables, grads)?;
+        let grads = checkpoints.backward(self, variables, grads)?;
         Ok((grads, value))
     }
 
@@ -170,7 +170,7 @@ impl<C: Candle> Backend for Vocabulary<'_, C> {
         layer: impl Fn(&Self, &C::Tensor) -> Result<C::Tensor, C::Error> + 'static,
     ) -> Result<C::Tensor, C::Error> {
         match &self.checkpoints {
-            Some(checkpoints) => checkpoints.first(self, self.candle, hidden, Box::new(layer)),
+            Some(checkpoints) => checkpoints.first(self, hidden, Box::new(layer)),
             None => layer(self, hidden),
         }
     }

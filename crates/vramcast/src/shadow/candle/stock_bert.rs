@@ -45,13 +45,7 @@ impl Linear {
 pub(super) fn run(device: &Device, config: &Config, batch: u64, seq: u64, steps: u32) -> Outcome {
     let tape = device.tape();
     tape.begin(Phase::Load);
-    let mut outcome = Outcome {
-        n_params: 0,
-        n_tensors: 0,
-        n_params_with_gradient: 0,
-        n_tensors_with_gradient: 0,
-        steps_left_out: 0,
-    };
+    let mut outcome = Outcome::default();
     // The norms are held by name only: the fused kernel reads them and allocates for the result.
     let mut norms = Vec::new();
     let model = tape.with_category(Category::Parameters, || {
