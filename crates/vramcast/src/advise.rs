@@ -11,6 +11,7 @@ pub use lever::Cost;
 use lever::Lever;
 
 use crate::bytes::Bytes;
+use crate::dtype::DType;
 use crate::predict::{Effort, PredictError, Prediction, Question, Verdict, predict};
 use crate::workload::{Attention, Mode, Optimizer, Precision, Runtime, Workload};
 use rayon::prelude::*;
@@ -109,7 +110,7 @@ fn choices(question: &Question<'_>) -> Vec<Vec<Lever>> {
         precisions.push(Lever::Autocast(amp));
     }
     // Weights in float16 do not train: their gradients underflow without a scaler, which refuses them.
-    if !matches!(workload.precision, Precision::Bf16 | Precision::Fp16) && (wide || !trains) {
+    if workload.precision.weights() == DType::F32 && (wide || !trains) {
         precisions.push(Lever::HalfWeights(half));
     }
     let mut optimizers = Vec::new();

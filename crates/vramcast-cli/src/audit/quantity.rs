@@ -3,10 +3,11 @@
 
 use crate::audit::steps::steps;
 use strum::Display;
+use vramcast::dtype::DType;
 use vramcast::predict::Prediction;
 use vramcast::record::{AllocatedStep, PhasePeak, Record};
 use vramcast::timeline::{Category, Phase, Timeline};
-use vramcast::workload::{Mode, Precision, Runtime};
+use vramcast::workload::{Mode, Runtime};
 
 /// One figure of a run. Bytes, but for the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
@@ -41,10 +42,7 @@ impl Quantity {
     pub(crate) fn measured(self, record: &Record) -> Option<u64> {
         let m = &record.measured;
         let candle = record.workload.runtime == Runtime::Candle;
-        let single = matches!(
-            record.workload.precision,
-            Precision::Fp32 | Precision::AmpBf16 | Precision::AmpFp16
-        );
+        let single = record.workload.precision.weights() == DType::F32;
         let trains = record.workload.mode == Mode::Train;
         let bytes = |bytes: Option<vramcast::bytes::Bytes>| bytes.map(|b| b.0);
         match self {

@@ -12,9 +12,8 @@ use crate::shadow::torch::{self, BUILDS, Build, Card, Process, Profile, RunError
 use crate::timeline::Timeline;
 use crate::workload::{Code, Placement, Runtime};
 
-/// What the driver's addresses are expected to be, and what else they may be. The order cannot be
-/// derived; see [`AddressOrder`] for what each is worth.
-const EXPECTED: AddressOrder = AddressOrder::Reserving;
+/// What the driver's addresses may be instead of what is expected; see [`AddressOrder`] for what each
+/// is worth.
 const ALTERNATIVES: [AddressOrder; 2] = [AddressOrder::Descending, AddressOrder::Ascending];
 
 /// All segments are multiples of this many bytes.
@@ -33,7 +32,7 @@ pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), P
     let free = |order| {
         replay(&timeline, conf, Limits::NONE, order).map_err(|_| PredictError::from(TooLarge))
     };
-    let unlimited = free(EXPECTED)?;
+    let unlimited = free(AddressOrder::EXPECTED)?;
     let mut reserved = Range::exactly(Bytes(unlimited.stats.reserved_peak));
     let mut allocated = Range::exactly(Bytes(unlimited.stats.allocated_peak));
     if question.effort >= Effort::Verdict {
@@ -46,7 +45,7 @@ pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), P
     let need = (question.effort == Effort::Need).then(|| {
         let at = |order| need(&timeline, conf, &unlimited.stats, order);
         let others = ALTERNATIVES.into_iter().map(at);
-        others.fold(Range::exactly(at(EXPECTED)), Range::or)
+        others.fold(Range::exactly(at(AddressOrder::EXPECTED)), Range::or)
     });
     let context = context(gpu, loaded(question));
     let (verdict, end) = match Room::new(question, &context) {
@@ -298,7 +297,7 @@ fn verdict(
     if reserved.high.0 <= reservable(tightest) && !collects {
         return Ok((Verdict::Fits, None));
     }
-    let expected = replay(timeline, conf, room.expected(), EXPECTED);
+    let expected = replay(timeline, conf, room.expected(), AddressOrder::EXPECTED);
     if allocated.low.0 > reservable(widest) {
         return Ok((Verdict::Oom, Some(expected)));
     }
@@ -311,7 +310,7 @@ fn verdict(
         return Ok((verdict, Some(expected)));
     }
     let (other, _) = story(question, question.process.other())?;
-    let runs: Vec<(&Timeline, AddressOrder)> = [EXPECTED]
+    let runs: Vec<(&Timeline, AddressOrder)> = [AddressOrder::EXPECTED]
         .into_iter()
         .chain(ALTERNATIVES)
         .flat_map(|order| [(timeline, order.clone()), (&other, order)])

@@ -27,6 +27,11 @@ pub enum AddressOrder {
     Recorded(Vec<u64>),
 }
 
+impl AddressOrder {
+    /// What the driver's addresses are expected to be. It cannot be derived.
+    pub const EXPECTED: Self = Self::Reserving;
+}
+
 /// Around this there is room for whatever fits in 47 bits, many thousand times.
 const MIDDLE: u64 = 1 << 62;
 /// Bytes of the zone below the first segment: so in all 77 runs of `torch-h200-fresh*.jsonl.gz` with

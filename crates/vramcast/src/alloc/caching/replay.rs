@@ -8,6 +8,8 @@ use crate::timeline::{Event, Phase, Timeline};
 pub struct PhaseFigures {
     /// Which phase.
     pub phase: Phase,
+    /// Allocated bytes when it began last.
+    pub begun: u64,
     /// Highest requested bytes.
     pub requested: u64,
     /// Highest allocated bytes.
@@ -94,6 +96,9 @@ pub fn replay(
                 }
                 phase = next;
                 current = (phase != Phase::Load).then(|| figures_of(&mut phases, phase));
+                if let Some(at) = current {
+                    phases[at].begun = allocator.stats().allocated;
+                }
             }
             Event::Synchronize => {}
         }
@@ -121,6 +126,7 @@ fn figures_of(phases: &mut Vec<PhaseFigures>, phase: Phase) -> usize {
     known.unwrap_or_else(|| {
         phases.push(PhaseFigures {
             phase,
+            begun: 0,
             requested: 0,
             allocated: 0,
             event: 0,

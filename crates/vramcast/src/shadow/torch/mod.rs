@@ -221,7 +221,7 @@ fn check_compile(
             "torch.compile of a model that is no sequence classifier",
         ),
         (
-            matches!(workload.precision, Precision::Bf16 | Precision::Fp16),
+            workload.precision.weights() != DType::F32,
             "torch.compile of weights in half precision",
         ),
         (
