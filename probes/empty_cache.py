@@ -11,7 +11,6 @@ empty cache.
 import contextlib
 import dataclasses
 import gc
-import json
 import os
 import sys
 import time
@@ -124,8 +123,7 @@ def main() -> None:
                     "emptied": emptied,
                     **run(JOB, config, emptied),
                 }
-                record = {name: value for name, value in record.items() if value is not None}
-                print(json.dumps(record), file=stdout, flush=True)
+                print(torch_probe.line(record), file=stdout, flush=True)
 
 
 if __name__ == "__main__":

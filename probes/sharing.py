@@ -143,8 +143,7 @@ def main() -> None:
             "processes": count,
             **together(count, job),
         }
-        record = {name: value for name, value in record.items() if value is not None}
-        print(json.dumps(record), flush=True)
+        print(torch_probe.line(record), flush=True)
 
 
 if __name__ == "__main__":

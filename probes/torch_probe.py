@@ -645,6 +645,11 @@ def probe(job: Job, record: dict[str, Any]) -> None:
         record["events"] = trace_events()
 
 
+def line(record: dict[str, Any]) -> str:
+    """A record as one line. A figure that this machine does not have is absent, not null."""
+    return json.dumps({name: value for name, value in record.items() if value is not None})
+
+
 def main() -> int:
     """Reads the job, runs it with standard output kept free, prints the record."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -667,9 +672,7 @@ def main() -> int:
                 sys.excepthook(*sys.exc_info())
             record.update(outcome="failed", error=first_line(error))
             print(f"torch_probe: {record['error']}", file=sys.stderr)
-    # A figure that this machine does not have is absent, not null.
-    record = {name: value for name, value in record.items() if value is not None}
-    print(json.dumps(record), file=stdout, flush=True)
+    print(line(record), file=stdout, flush=True)
     return 1 if record["outcome"] == "failed" else 0
 
 

@@ -1,6 +1,7 @@
 //! Which charts a command draws: from predictions and records to named scenes, and from those to
 //! files.
 
+use crate::output;
 use crate::records::write_file;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
@@ -41,6 +42,17 @@ pub(crate) fn write(folder: &Path, charts: &[Chart], png: bool) -> Result<Vec<Pa
         }
     }
     Ok(files)
+}
+
+/// Writes charts into a folder that was asked for, and says where they are.
+///
+/// # Errors
+/// A file that cannot be written.
+pub(crate) fn draw(folder: &Path, charts: &[Chart], png: bool) -> Result<()> {
+    for file in write(folder, charts, png)? {
+        output::remark(&format!("chart: {}", file.display()));
+    }
+    Ok(())
 }
 
 /// The timeline of one step, with the capacity it must fit.

@@ -5,19 +5,16 @@
     clippy::print_stderr,
     clippy::panic,
     clippy::disallowed_methods,
+    clippy::disallowed_types,
     reason = "the library does no IO; its tests read records and say where they differ"
 )]
 
-use flate2::read::GzDecoder;
+mod traced;
+
 use serde::Deserialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
-use std::path::Path;
+use traced::{config_of, records, seen};
 use vramcast::alloc::caching::{AddressOrder, Conf, Limits, replay};
-use vramcast::config::ModelConfig;
-use vramcast::sequence::Seen;
 use vramcast::shadow::torch::{self, Process, Profile, RunError, run};
 use vramcast::workload::{Attention, Loop, Mode, Precision, Runtime, Task, Workload};
 
@@ -33,42 +30,12 @@ struct Checked {
     beside: u64,
 }
 
-fn root() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-}
-
-fn config(model: &str) -> ModelConfig {
-    if !model.ends_with(".json") {
-        return ModelConfig::known(model).unwrap();
-    }
-    let text = std::fs::read_to_string(root().join(model)).unwrap();
-    ModelConfig::from_json(&text).unwrap()
-}
-
-/// Allocations and frees by number.
-fn seen(events: &Value) -> Vec<Seen> {
-    let (mut live, mut next) = (BTreeMap::new(), 0);
-    let events = events.as_array().unwrap().iter().filter_map(|event| {
-        let number = |i: usize| event[i].as_u64().unwrap();
-        match event[0].as_str().unwrap() {
-            "alloc" => {
-                live.insert(number(1), next);
-                next += 1;
-                Some(Seen::Alloc(number(2)))
-            }
-            "free_completed" => live.remove(&number(1)).map(Seen::Free),
-            _ => None,
-        }
-    });
-    events.collect()
-}
-
 fn check(record: &Value) -> Checked {
     let model = record["model"].as_str().unwrap();
     let workload = Workload::deserialize(record).unwrap();
     let steps = if workload.mode == Mode::Train { 3 } else { 2 };
     let run = run(
-        &config(model),
+        &config_of(model).unwrap(),
         &workload,
         Profile::TRACED,
         Process::Fresh,
@@ -91,10 +58,8 @@ fn check(record: &Value) -> Checked {
 }
 
 fn all() -> Vec<Checked> {
-    let file = root().join("reports/records/torch-h200-compile.jsonl.gz");
-    let lines = BufReader::new(GzDecoder::new(File::open(file).unwrap())).lines();
-    let records = lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap());
-    records.map(|record| check(&record)).collect()
+    let records = records("torch-h200-compile.jsonl.gz");
+    records.iter().map(check).collect()
 }
 
 /// What differs is the padding of unaligned products, such as those with two classes, which Inductor
@@ -182,7 +147,7 @@ fn what_is_not_followed_of_compiled_models_is_refused() {
     ];
     for (model, workload) in cases {
         let run = run(
-            &config(model),
+            &config_of(model).unwrap(),
             &workload,
             Profile::TRACED,
             Process::Fresh,

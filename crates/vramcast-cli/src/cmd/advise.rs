@@ -32,10 +32,7 @@ pub(crate) fn run(args: &args::Advise) -> Result<Exit> {
     progress.finish_and_clear();
     let advice = advice?;
     if let (Some(folder), Some(best)) = (&args.charts, best(&advice)) {
-        let drawn = [charts::waterfall(&advice.now, best)];
-        for file in charts::write(folder, &drawn, args.png)? {
-            output::remark(&format!("chart: {}", file.display()));
-        }
+        charts::draw(folder, &[charts::waterfall(&advice.now, best)], args.png)?;
     }
     if args.json {
         output::print_json(&Answer {

@@ -144,10 +144,7 @@ pub(crate) fn run(args: &args::Lengths) -> Result<Exit> {
         rows,
     };
     if let Some(folder) = &args.charts {
-        let drawn = [lengths.chart()];
-        for file in charts::write(folder, &drawn, args.png)? {
-            output::remark(&format!("chart: {}", file.display()));
-        }
+        charts::draw(folder, &[lengths.chart()], args.png)?;
     }
     if args.json {
         output::print_json(&lengths.answer())?;
@@ -312,15 +309,20 @@ fn rows(question: &Question<'_>, texts: &Distribution, max_lengths: &[u64]) -> R
                 ..*question
             })
         };
-        let (typical, worst) = (at(batches.typical)?, at(batches.worst)?);
+        let typical = at(batches.typical)?;
+        let longest = if batches.worst == batches.typical {
+            typical.clone()
+        } else {
+            at(batches.worst)?
+        };
         Ok(Row {
             padded: padding,
             max_length,
             batches,
-            at_worst: if worst.peak_nvml < typical.peak_nvml {
+            at_worst: if longest.peak_nvml < typical.peak_nvml {
                 typical.clone()
             } else {
-                worst
+                longest
             },
             at_typical: typical,
         })

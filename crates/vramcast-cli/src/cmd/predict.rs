@@ -21,9 +21,7 @@ pub(crate) fn run(args: &Predict) -> Result<Exit> {
             charts::timeline(&prediction, &timeline),
             charts::peaks(&args.model, &config, &workload, question.gpu),
         ];
-        for file in charts::write(folder, &drawn, args.png)? {
-            output::remark(&format!("chart: {}", file.display()));
-        }
+        charts::draw(folder, &drawn, args.png)?;
     }
     if args.json {
         output::print_json(&prediction)?;
