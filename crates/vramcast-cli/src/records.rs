@@ -1,4 +1,5 @@
-//! Record files: JSON lines, written whole or not at all.
+//! Files of records and predictions: JSON lines, or one JSON value as `--json` prints it; written
+//! whole or not at all.
 
 use anyhow::{Context, Result, anyhow, bail};
 use flate2::read::MultiGzDecoder;
@@ -9,12 +10,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use strum::VariantNames;
 use vramcast::config::quoted;
+use vramcast::predict::Prediction;
 use vramcast::record::{BatchSearch, Epochs, NeedSearch, Record, SCHEMA, Sharing};
 use vramcast::workload::Runtime;
 
 /// A line of a record file.
 #[derive(Debug)]
 pub(crate) enum Line {
+    Prediction(Box<Prediction>),
     Run(Box<Record>),
     BatchSearch(Box<BatchSearch>),
     NeedSearch(Box<NeedSearch>),
@@ -27,10 +30,10 @@ pub(crate) enum Line {
     },
 }
 
-/// Reads every line of a record file, which may be compressed (`.gz`).
+/// Reads every record and prediction of a file, which may be compressed (`.gz`).
 ///
 /// # Errors
-/// The file and the line that is no record.
+/// The file and the line that is neither.
 pub(crate) fn read(path: &Path) -> Result<Vec<Line>> {
     let cannot = || format!("{}: cannot be read", path.display());
     let file = File::open(path).with_context(cannot)?;
@@ -39,16 +42,37 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Line>> {
     } else {
         Box::new(file)
     };
-    let mut lines = Vec::new();
-    for (i, text) in BufReader::new(reader).lines().enumerate() {
-        let text = text.with_context(cannot)?;
-        let text = text.trim_start_matches('\u{feff}');
-        if !text.trim().is_empty() {
-            let at = format!("{}:{}", path.display(), i + 1);
-            lines.push(line(text, &at)?);
+    let mut reader = BufReader::new(reader);
+    let (mut lines, mut text, mut number) = (Vec::new(), String::new(), 0);
+    while reader.read_line(&mut text).with_context(cannot)? > 0 {
+        number += 1;
+        let read = text.trim_start_matches('\u{feff}').trim();
+        // What `--json` prints begins with a line of its own.
+        if lines.is_empty() && matches!(read, "{" | "[") {
+            reader.read_to_string(&mut text).with_context(cannot)?;
+            return indented(text.trim_start_matches('\u{feff}'), path, number);
         }
+        if !read.is_empty() {
+            lines.push(line(read, &format!("{}:{number}", path.display()))?);
+        }
+        text.clear();
     }
     Ok(lines)
+}
+
+/// Reads one JSON object, or a list of them, that goes over many lines from the `first` on.
+fn indented(text: &str, path: &Path, first: usize) -> Result<Vec<Line>> {
+    let value: Value = serde_json::from_str(text).map_err(|error| {
+        let number = first - 1 + error.line();
+        anyhow!("{}:{number}: not JSON, or cut off: {error}", path.display())
+    })?;
+    let values = match value {
+        Value::Array(values) => values,
+        value => vec![value],
+    };
+    let at = format!("{}:{first}", path.display());
+    let of = |value: &Value| line(&value.to_string(), &at);
+    values.iter().map(of).collect()
 }
 
 /// The fields that say what kind of line it is.
@@ -58,6 +82,7 @@ struct Kind {
     kind: Option<String>,
     id: Option<String>,
     runtime: Option<String>,
+    verdict: Option<String>,
 }
 
 fn line(text: &str, at: &str) -> Result<Line> {
@@ -82,6 +107,7 @@ fn line(text: &str, at: &str) -> Result<Line> {
         Some("need") => serde_json::from_str(text).map(Line::NeedSearch),
         Some("epochs") => serde_json::from_str(text).map(Line::Epochs),
         Some("sharing") => serde_json::from_str(text).map(Line::Sharing),
+        _ if kind.verdict.is_some() => serde_json::from_str(text).map(Line::Prediction),
         _ => serde_json::from_str(text).map(Line::Run),
     };
     match read {

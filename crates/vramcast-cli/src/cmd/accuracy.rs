@@ -73,6 +73,7 @@ impl Predicted {
     fn add(&mut self, line: Line, progress: &ProgressBar) {
         let (id, compared) = match line {
             Line::Unknown { id, reason } => (id, Err(anyhow!(reason))),
+            Line::Prediction(p) => (p.model, Err(anyhow!("a prediction measured nothing"))),
             Line::Epochs(epochs) => (epochs.id, Err(anyhow!("an emptied cache is not predicted"))),
             Line::Sharing(group) => (group.id, Err(anyhow!("one process is predicted at a time"))),
             Line::Run(record) => {
