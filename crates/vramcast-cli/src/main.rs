@@ -11,6 +11,7 @@ mod nvml;
 mod output;
 mod records;
 mod suite;
+mod trial;
 
 use clap::Parser;
 use std::process::ExitCode;
