@@ -44,11 +44,13 @@ pub(crate) enum Command {
         vramcast predict ./my-model --mode infer --capacity 8GiB --json\n  \
         vramcast predict bert-large-uncased --batch 8 --seq 512 --charts out --png")]
     Predict(Predict),
-    /// The largest batch or the longest sequence that fits.
+    /// The largest batch or the longest sequence that fits, on one card or on all.
     #[command(after_help = "Examples:\n  \
         vramcast fit bert-base-uncased --seq 384 --precision amp-fp16 --gpu t4\n  \
         vramcast fit bert-large-uncased --axis seq --batch 8 --capacity 24GiB\n  \
         vramcast fit bert-large-uncased --batch 16 --seq 512 --gpus all\n  \
+        vramcast fit bert-base-uncased --gpu t4 --frontier --charts out --png\n  \
+        vramcast fit bert-base-uncased --mode infer --batch 4 --seq 256 --gpu l4 --instances\n  \
         vramcast fit bert-base-uncased --seq 512 --allocator-limit 15GiB --json")]
     Fit(Fit),
     /// What to change so that it takes less memory, or fits.
@@ -137,15 +139,33 @@ pub(crate) struct Fit {
     /// A known name, a path to a config.json, or a folder that holds one.
     pub(crate) model: String,
     /// What is searched; the workload's own value of it does not matter.
-    #[arg(long, default_value_t, value_parser = words::<Axis>())]
+    #[arg(long, default_value_t, value_parser = axis())]
     pub(crate) axis: Axis,
+    /// The largest batch at every sequence instead.
+    #[arg(long, conflicts_with_all = ["axis", "gpus", "instances"])]
+    pub(crate) frontier: bool,
+    /// How many processes of the job share the card instead, and in inference on PyTorch how many
+    /// models one process holds.
+    #[arg(long, conflicts_with_all = ["axis", "gpus", "charts"])]
+    pub(crate) instances: bool,
     /// A table of every known card instead: whether the job fits, and the largest that does.
-    #[arg(long, value_name = "all", value_parser = ["all"], conflicts_with_all = ["gpu", "capacity"])]
+    #[arg(
+        long,
+        value_name = "all",
+        value_parser = ["all"],
+        conflicts_with_all = ["gpu", "capacity", "charts"]
+    )]
     pub(crate) gpus: Option<String>,
     #[command(flatten)]
     pub(crate) workload: WorkloadArgs,
     #[command(flatten)]
     pub(crate) target: Target,
+    /// Draw the peak over batch and sequence, with what fits, into this folder.
+    #[arg(long, help_heading = "Output", value_name = "DIR")]
+    pub(crate) charts: Option<PathBuf>,
+    /// Charts as PNG too.
+    #[arg(long, help_heading = "Output", requires = "charts")]
+    pub(crate) png: bool,
     /// Print JSON.
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
@@ -448,6 +468,12 @@ impl FromStr for Device {
             _ => Err("known: auto, cpu, cuda, cuda:N".to_owned()),
         }
     }
+}
+
+/// What `--axis` names: the sizes of a job.
+fn axis() -> impl TypedValueParser<Value = Axis> {
+    PossibleValuesParser::new([Axis::Batch, Axis::Seq].map(<&str>::from))
+        .try_map(|word| word.parse::<Axis>())
 }
 
 /// The words of an enum, listed in the help and in the error for any other.

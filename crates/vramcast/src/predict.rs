@@ -19,6 +19,9 @@ use serde::{Deserialize, Serialize};
 /// Passes per step: the Trainer moves the inputs of all of them to the device.
 const MOST_ACCUMULATION: u32 = 4096;
 
+/// Models in one process: all of them are followed.
+const MOST_MODELS: u64 = 4096;
+
 /// Steps that a probe runs and a prediction is for. With candle the second shows what the first
 /// leaves behind; PyTorch makes the optimizer's state in the first, so the second is the first with
 /// all of it, and the third the first to start from what such a step leaves.
@@ -48,6 +51,9 @@ pub struct Question<'a> {
     pub allocator_limit: Option<Bytes>,
     /// What PyTorch's process did before.
     pub process: Process,
+    /// How many such models the process holds and runs in turn; more than one in inference on
+    /// PyTorch alone.
+    pub models: u64,
     /// Which PyTorch.
     pub build: &'static Build,
     /// Whether `TORCH_CUDNN_SDPA_DEPRIORITIZED` is set there.
@@ -80,6 +86,7 @@ impl<'a> Question<'a> {
             capacity: None,
             allocator_limit: None,
             process: Process::Fresh,
+            models: 1,
             build: &BUILDS[0],
             cudnn_last: false,
             effort: Effort::Need,
@@ -87,7 +94,7 @@ impl<'a> Question<'a> {
     }
 
     /// What the job must fit into.
-    fn capacity(&self) -> Option<Bytes> {
+    pub(crate) fn capacity(&self) -> Option<Bytes> {
         self.capacity
             .or_else(|| self.gpu.map(|gpu| Bytes(gpu.capacity().0)))
     }
@@ -289,7 +296,7 @@ pub fn predict(question: &Question<'_>) -> Result<Prediction, PredictError> {
 pub fn predict_with_timeline(
     question: &Question<'_>,
 ) -> Result<(Prediction, Timeline), PredictError> {
-    check(question.config, question.workload)?;
+    check(question)?;
     let (foreseen, timeline) = match question.workload.runtime {
         Runtime::Candle => candle::foresee(question)?,
         Runtime::Torch => torch::foresee(question)?,
@@ -447,7 +454,13 @@ fn capacity_note(question: &Question<'_>) -> Option<String> {
 }
 
 /// Refuses what no runtime can run.
-fn check(config: &ModelConfig, workload: &Workload) -> Result<(), PredictError> {
+fn check(question: &Question<'_>) -> Result<(), PredictError> {
+    let Question {
+        config,
+        workload,
+        models,
+        ..
+    } = *question;
     let refuse = |text: String| Err(PredictError::Workload(text));
     let Workload { batch, seq, .. } = *workload;
     if batch == 0 || seq == 0 {
@@ -458,6 +471,14 @@ fn check(config: &ModelConfig, workload: &Workload) -> Result<(), PredictError> 
     }
     if workload.mode == Mode::Infer && workload.training_loop == Loop::Trainer {
         return refuse("the Trainer's loop trains: use --mode train".to_owned());
+    }
+    if !(1..=MOST_MODELS).contains(&models) {
+        return refuse(format!("models in one process must be 1 to {MOST_MODELS}"));
+    }
+    if models > 1 && (workload.mode, workload.runtime) != (Mode::Infer, Runtime::Torch) {
+        return refuse(
+            "several models in one process are predicted in inference on PyTorch".to_owned(),
+        );
     }
     if workload.task == Task::SequenceClassification
         && workload.mode == Mode::Train
