@@ -2,29 +2,48 @@
 
 use crate::args::of_loop;
 use std::fmt::Display;
-use vramcast::predict::Question;
+use vramcast::bytes::Bytes;
 use vramcast::shadow::torch::BUILDS;
 use vramcast::workload::{Mode, Runtime, Task, Workload};
+use vramcast_chart::is_hidden;
 
-/// `vramcast predict` of a question. `None` if a shell cannot be told the model's name, or a person
-/// not shown it.
-pub(crate) fn predict(question: &Question<'_>) -> Option<String> {
-    let mut options = options(question.workload, Runtime::Torch);
-    options.extend(option("gpu", question.gpu.map(|gpu| gpu.name)));
-    options.extend(option("capacity", question.capacity.map(|bytes| bytes.0)));
-    options.extend(limit(question));
-    let torch = question.workload.runtime == Runtime::Torch;
-    let build = torch && question.build.version != BUILDS[0].version;
-    options.extend(option("torch", build.then_some(question.build.version)));
-    join("predict", question.model, options)
+/// What a command line asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) model: &'a str,
+    pub(crate) workload: &'a Workload,
+    /// A card's name.
+    pub(crate) gpu: Option<&'a str>,
+    pub(crate) capacity: Option<Bytes>,
+    pub(crate) allocator_limit: Option<Bytes>,
+    /// The version of PyTorch, where that runs it.
+    pub(crate) torch: Option<&'a str>,
 }
 
-/// `vramcast probe` of a question, on a device such as `cpu` or `cuda:0`; `None` as of [`predict`].
-pub(crate) fn probe(question: &Question<'_>, device: &str) -> Option<String> {
-    let mut options = options(question.workload, Runtime::Candle);
-    options.extend(option("device", Some(device)));
-    options.extend(limit(question));
-    join("probe", question.model, options)
+impl Asked<'_> {
+    /// `vramcast predict`. `None` if a shell cannot be told the model's name, or a person not shown
+    /// it.
+    pub(crate) fn predict(&self) -> Option<String> {
+        let torch = self.torch.filter(|&version| version != BUILDS[0].version);
+        let target = [
+            option("gpu", self.gpu),
+            option("capacity", self.capacity.map(|bytes| bytes.0)),
+            option("allocator-limit", self.allocator_limit.map(|b| b.0)),
+            option("torch", torch),
+        ];
+        let options = [options(self.workload, Runtime::Torch), target.concat()];
+        join("predict", self.model, options.concat())
+    }
+
+    /// `vramcast probe`, on a device such as `cpu` or `cuda:0`. `None` as of [`Self::predict`].
+    pub(crate) fn probe(&self, device: &str) -> Option<String> {
+        let place = [
+            option("device", Some(device)),
+            option("allocator-limit", self.allocator_limit.map(|b| b.0)),
+        ];
+        let options = [options(self.workload, Runtime::Candle), place.concat()];
+        join("probe", self.model, options.concat())
+    }
 }
 
 /// Batch and sequence, and every other option that is not what the parser takes where it is missing,
@@ -78,10 +97,6 @@ fn options(workload: &Workload, default: Runtime) -> Vec<String> {
     .concat()
 }
 
-fn limit(question: &Question<'_>) -> Vec<String> {
-    option("allocator-limit", question.allocator_limit.map(|b| b.0))
-}
-
 fn differs<T: PartialEq + Display>(name: &str, value: &T, default: &T) -> Vec<String> {
     option(name, (value != default).then_some(value))
 }
@@ -96,7 +111,6 @@ fn option(name: &str, value: Option<impl Display>) -> Vec<String> {
 }
 
 fn join(command: &str, model: &str, options: Vec<String>) -> Option<String> {
-    let shown = |c: char| c == ' ' || c.is_ascii_graphic() || c.is_alphanumeric();
     let mut words = vec!["vramcast".to_owned(), command.to_owned()];
     // A name may look like an option.
     if model.starts_with('-') {
@@ -107,51 +121,59 @@ fn join(command: &str, model: &str, options: Vec<String>) -> Option<String> {
         words.extend(options);
     }
     let line = shlex::try_join(words.iter().map(String::as_str)).ok()?;
-    line.chars().all(shown).then_some(line)
+    (!line.chars().any(is_hidden)).then_some(line)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Args, Command};
+    use crate::args::{Args, Command, Device};
     use clap::Parser;
     use std::str::FromStr;
     use strum::VariantNames;
-    use vramcast::bytes::Bytes;
-    use vramcast::config::ModelConfig;
     use vramcast::gpu::GPUS;
 
-    /// The question of a command line, back through a shell's words and the parser.
+    fn asked<'a>(model: &'a str, workload: &'a Workload) -> Asked<'a> {
+        Asked {
+            model,
+            workload,
+            gpu: None,
+            capacity: None,
+            allocator_limit: None,
+            torch: None,
+        }
+    }
+
+    /// What a command line asks, back through a shell's words and the parser.
     fn check(model: &str, workload: &Workload) {
-        let config = ModelConfig::known("bert-base-uncased").unwrap();
         for (i, build) in BUILDS.iter().enumerate() {
-            let asked = Question {
-                gpu: GPUS.get(i),
+            let asked = Asked {
+                gpu: GPUS.get(i).map(|gpu| gpu.name),
                 capacity: (i == 1).then_some(Bytes(15_655_829_505)),
                 allocator_limit: (i % 2 == 1).then_some(Bytes(7_249_854_464)),
-                build,
-                ..Question::new(model, &config, workload)
+                torch: Some(build.version),
+                ..asked(model, workload)
             };
-            let line = predict(&asked).unwrap();
+            let line = asked.predict().unwrap();
             let Command::Predict(args) = parse(&line) else {
                 panic!("{line}");
             };
             assert_eq!(args.model, model, "{line}");
             assert_eq!(args.workload.workload(Runtime::Torch), *workload, "{line}");
-            let read = args.target.question(model, &config, workload).unwrap();
-            let target = |q: &Question<'_>| (q.gpu.map(|g| g.name), q.capacity, q.allocator_limit);
-            assert_eq!(target(&read), target(&asked), "{line}");
-            if workload.runtime == Runtime::Torch {
-                assert_eq!(read.build.version, build.version, "{line}");
-            }
+            let target = args.target;
+            assert_eq!(target.gpu.as_deref(), asked.gpu, "{line}");
+            assert_eq!(target.capacity, asked.capacity, "{line}");
+            assert_eq!(target.allocator_limit, asked.allocator_limit, "{line}");
+            assert_eq!(Some(target.torch.version), asked.torch, "{line}");
 
-            let line = probe(&asked, "cuda:1").unwrap();
+            let line = asked.probe("cuda:1").unwrap();
             let Command::Probe(args) = parse(&line) else {
                 panic!("{line}");
             };
             assert_eq!(args.model.as_deref(), Some(model), "{line}");
             assert_eq!(args.workload.workload(Runtime::Candle), *workload, "{line}");
             assert_eq!(args.target.allocator_limit, asked.allocator_limit, "{line}");
+            assert_eq!(args.device, Device::Cuda(1), "{line}");
         }
     }
 
@@ -193,7 +215,11 @@ mod tests {
         }
         let mut count = 0;
         for s in &starts {
-            let confs = ["", "max_split_size_mb:64,expandable_segments:True", "-x y'z"];
+            let confs = [
+                "",
+                "max_split_size_mb:64,expandable_segments:True",
+                "-x y'z",
+            ];
             let confs = confs.map(str::to_owned);
             let every = [
                 with(s, &all(), |w, v| w.task = v),
@@ -241,22 +267,18 @@ mod tests {
 
     #[test]
     fn a_model_that_nobody_could_read_off_the_page_has_no_command_line() {
-        let config = ModelConfig::known("bert-base-uncased").unwrap();
         let workload = Workload::new(Runtime::Torch, Task::Base, Mode::Infer, 1, 1);
         for model in ["a\0b", "a\nb", "a\u{202e}b"] {
-            let question = Question::new(model, &config, &workload);
-            assert_eq!(predict(&question), None, "{model:?}");
-            assert_eq!(probe(&question, "cpu"), None, "{model:?}");
+            assert_eq!(asked(model, &workload).predict(), None, "{model:?}");
+            assert_eq!(asked(model, &workload).probe("cpu"), None, "{model:?}");
         }
     }
 
     #[test]
     fn what_is_as_the_parser_has_it_is_left_out() {
-        let config = ModelConfig::known("bert-base-uncased").unwrap();
         let workload = Workload::new(Runtime::Torch, Task::default(), Mode::Train, 32, 128);
-        let question = Question::new("bert-base-uncased", &config, &workload);
         assert_eq!(
-            predict(&question).as_deref(),
+            asked("bert-base-uncased", &workload).predict().as_deref(),
             Some("vramcast predict bert-base-uncased --batch 32 --seq 128")
         );
     }

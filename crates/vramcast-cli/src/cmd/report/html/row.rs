@@ -1,0 +1,181 @@
+//! The table of all jobs, and the answer above it.
+
+use super::job::{Job, figure};
+use crate::cmd::probe;
+use crate::output;
+use vramcast::predict::{Prediction, Verdict};
+use vramcast::record::RunOutcome;
+
+/// A verdict as a mark: a word, and the class that colours it.
+#[derive(Clone, Copy)]
+pub(super) struct Badge {
+    pub(super) word: &'static str,
+    pub(super) class: &'static str,
+}
+
+impl Badge {
+    pub(super) fn of(verdict: Option<Verdict>) -> Self {
+        let (word, class) = match verdict {
+            Some(Verdict::Fits) => ("fits", "fits"),
+            Some(Verdict::Tight) => ("tight", "tight"),
+            Some(Verdict::Oom) => ("does not fit", "oom"),
+            Some(Verdict::Unknown) => ("no card named", "open"),
+            None => ("not predicted", "open"),
+        };
+        Self { word, class }
+    }
+}
+
+/// A job in one row.
+pub(super) struct Row {
+    pub(super) number: usize,
+    /// The section that says more, if there is one.
+    pub(super) anchor: Option<String>,
+    pub(super) model: String,
+    pub(super) what: String,
+    pub(super) place: String,
+    pub(super) badge: Badge,
+    /// How a run ended.
+    pub(super) ended: &'static str,
+    /// Which peak the sizes are, where it is not NVML's.
+    pub(super) other: &'static str,
+    pub(super) predicted: String,
+    pub(super) measured: String,
+    pub(super) error: String,
+}
+
+/// The name of a job's section.
+pub(super) fn anchor(index: usize) -> String {
+    format!("job-{}", index + 1)
+}
+
+impl Row {
+    pub(super) fn new(index: usize, job: &Job, has_section: bool) -> Self {
+        let compared = job.compared();
+        let measured = compared.as_ref().and_then(figure);
+        let (name, predicted) = match (measured, job.prediction()) {
+            (Some((name, figure)), _) => (name, figure.predicted.to_string()),
+            (None, Ok(p)) if job.on_device() => ("nvml", p.peak_nvml.to_string()),
+            (None, Ok(p)) => ("requested", p.peak_requested.to_string()),
+            (None, Err(_)) => ("nvml", String::new()),
+        };
+        Self {
+            number: index + 1,
+            anchor: has_section.then(|| anchor(index)),
+            model: job.model().to_owned(),
+            what: job.workload().describe(),
+            place: job.place(),
+            badge: Badge::of(job.verdict()),
+            ended: match job.record().map(|record| record.outcome) {
+                None => "",
+                Some(RunOutcome::Ok) => "ran",
+                Some(RunOutcome::Oom) => "ran out of memory",
+                Some(RunOutcome::Failed) => "failed",
+            },
+            other: if name == "nvml" { "" } else { name },
+            predicted,
+            measured: measured.map_or_else(String::new, |(_, f)| f.measured.to_string()),
+            error: measured.map_or_else(String::new, |(_, f)| error(f.error)),
+        }
+    }
+}
+
+/// A relative error, with its sign.
+fn error(error: f64) -> String {
+    match output::percent(error) {
+        _ if error == 0.0 => "exact".to_owned(),
+        text if error > 0.0 => format!("+{text}"),
+        text => text,
+    }
+}
+
+/// The answer at the top of the page.
+pub(super) struct Answer {
+    pub(super) class: &'static str,
+    pub(super) sentence: String,
+    /// Of the jobs that do not fit for certain: number and names.
+    pub(super) not: Vec<(String, String)>,
+    /// How many more there are.
+    pub(super) more: usize,
+}
+
+/// More jobs than these are only in the table.
+const NAMED: usize = 6;
+
+impl Answer {
+    /// What is said of all jobs. Those that it names have sections of their own.
+    pub(super) fn new(jobs: &[Job]) -> Self {
+        if let [job] = jobs {
+            return Self {
+                class: Badge::of(job.verdict()).class,
+                sentence: one(job),
+                not: Vec::new(),
+                more: 0,
+            };
+        }
+        let count = |verdict| jobs.iter().filter(|job| job.verdict() == verdict).count();
+        let groups = [
+            (Some(Verdict::Fits), "fits", "fit"),
+            (Some(Verdict::Tight), "is tight", "are tight"),
+            (Some(Verdict::Oom), "does not fit", "do not fit"),
+            (
+                Some(Verdict::Unknown),
+                "is of no named card",
+                "are of no named card",
+            ),
+            (None, "is not predicted", "are not predicted"),
+        ];
+        let said = groups.into_iter().filter_map(|(verdict, one, many)| {
+            let n = count(verdict);
+            (n > 0).then(|| format!("{n} {}", if n == 1 { one } else { many }))
+        });
+        let not = jobs
+            .iter()
+            .enumerate()
+            .filter(|(_, job)| matches!(job.verdict(), Some(Verdict::Oom | Verdict::Tight)));
+        let named: Vec<(String, String)> = not
+            .map(|(i, job)| {
+                let name = format!("{}, {}", job.model(), job.workload().describe());
+                (anchor(i), name)
+            })
+            .collect();
+        let more = named.len().saturating_sub(NAMED);
+        Self {
+            class: match (count(Some(Verdict::Oom)), count(Some(Verdict::Tight))) {
+                (0, 0) if count(Some(Verdict::Fits)) > 0 => "fits",
+                (0, 0) => "open",
+                (0, _) => "tight",
+                _ => "oom",
+            },
+            sentence: format!(
+                "{} jobs: {}.",
+                jobs.len(),
+                said.collect::<Vec<_>>().join(", ")
+            ),
+            not: named.into_iter().take(NAMED).collect(),
+            more,
+        }
+    }
+}
+
+/// What is said of one job.
+pub(super) fn one(job: &Job) -> String {
+    match job.prediction() {
+        Ok(prediction) => format!("{}.", sentence(job, prediction)),
+        Err(reason) => format!("Not predicted: {reason}"),
+    }
+}
+
+/// As the terminal says it, of a run what it says of that, too.
+fn sentence(job: &Job, prediction: &Prediction) -> String {
+    match job.record() {
+        None => output::headline(prediction),
+        // Without a pool and a device there is nothing to fit into.
+        Some(record) if !job.on_device() => probe::headline(prediction, record),
+        Some(record) => format!(
+            "{}. Measured: {}",
+            output::headline(prediction),
+            probe::headline(prediction, record)
+        ),
+    }
+}
