@@ -262,20 +262,26 @@ fn summary(runtime: Runtime, accuracy: &Accuracy) -> String {
 
 /// How far each figure is off: over all runs, then over those of each mode and precision.
 fn spreads(runtime: Runtime, accuracy: &Accuracy) -> Vec<(String, Spread)> {
-    let all = measures(runtime).into_iter().filter_map(|measure| {
-        let figures: Vec<Figure> = accuracy.rows.iter().filter_map(measure.of).collect();
-        Some((format!("{runtime} {}", measure.name), spread(&figures)?))
-    });
-    let groups = accuracy.summary.groups.iter().flat_map(|group| {
-        measures(runtime).into_iter().filter_map(move |measure| {
+    let mut spreads = spreads_of_all(runtime, accuracy);
+    for group in &accuracy.summary.groups {
+        for measure in measures(runtime) {
             let name = format!(
                 "{runtime} {} {}, {}",
                 group.mode, group.precision, measure.name
             );
-            Some((name, (measure.over)(group)?))
-        })
+            spreads.extend((measure.over)(group).map(|s| (name, s)));
+        }
+    }
+    spreads
+}
+
+/// How far each figure is off over all runs.
+fn spreads_of_all(runtime: Runtime, accuracy: &Accuracy) -> Vec<(String, Spread)> {
+    let of = measures(runtime).into_iter().filter_map(|measure| {
+        let figures: Vec<Figure> = accuracy.rows.iter().filter_map(measure.of).collect();
+        Some((format!("{runtime} {}", measure.name), spread(&figures)?))
     });
-    all.chain(groups).collect()
+    of.collect()
 }
 
 /// The rows whose reserved or allocated bytes are furthest off.

@@ -39,6 +39,8 @@ struct Page {
     rows: Vec<Row>,
     exactness: Vec<Exactness>,
     sections: Vec<Section>,
+    /// The headings of a section's parts: those of a page of one job are the page's.
+    part: &'static str,
     others: Vec<Other>,
     files: Vec<String>,
 }
@@ -106,7 +108,7 @@ fn page(lines: Vec<Line>, files: &[PathBuf]) -> Result<Page> {
         progress.inc(1);
         section
     });
-    let sections = sections.collect();
+    let sections: Vec<Section> = sections.collect();
     progress.finish_and_clear();
     let row = |(i, job)| Row::new(i, job, chosen.contains(&i));
     Ok(Page {
@@ -117,10 +119,11 @@ fn page(lines: Vec<Line>, files: &[PathBuf]) -> Result<Page> {
             [job] => format!("GPU memory of {}", job.model()),
             jobs => format!("GPU memory of {} jobs", jobs.len()),
         },
-        answer: Answer::new(&jobs),
+        answer: Answer::new(&jobs, &sections),
         rows: jobs.iter().enumerate().map(row).collect(),
         exactness,
         sections,
+        part: if jobs.len() > 1 { "h3" } else { "h2" },
         others,
         files: files
             .iter()

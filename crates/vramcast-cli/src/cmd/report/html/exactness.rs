@@ -1,16 +1,20 @@
 //! How exact the predictions of the measured jobs were, a part a runtime.
 
 use super::job::Job;
-use crate::cmd::report::{spreads, title};
-use crate::{charts, output};
+use crate::charts::{self, Chart};
+use crate::cmd::report::{spreads, spreads_of_all, title};
+use crate::output;
 use std::path::PathBuf;
 use strum::VariantNames;
-use vramcast::accuracy::{Accuracy, Compared, summarize};
+use vramcast::accuracy::{Accuracy, Compared, Confusion, Spread, summarize};
+use vramcast::record::RunOutcome;
 use vramcast::workload::Runtime;
 
 /// The figures and charts of one runtime.
 pub(super) struct Exactness {
     pub(super) title: String,
+    /// All of it in a sentence.
+    pub(super) sentence: String,
     /// Whether anything that was said to fit did not.
     pub(super) verdicts: String,
     /// Name, exact of all, near, median, 95 %, worst, signed median.
@@ -42,28 +46,68 @@ pub(super) fn exactness(jobs: &[Job], files: &[PathBuf]) -> anyhow::Result<Vec<E
 
 fn part(runtime: Runtime, accuracy: &Accuracy) -> Exactness {
     let title = title(runtime, accuracy);
-    let charts = if accuracy.rows.len() < MANY {
-        Vec::new()
-    } else {
-        charts::suite(&title, runtime, accuracy)
+    let overall = spreads_of_all(runtime, accuracy);
+    let said = |(name, spread): &(String, Spread)| {
+        let name = name.trim_start_matches(&format!("{runtime} "));
+        in_words(name, *spread)
     };
-    let spreads = spreads(runtime, accuracy).into_iter();
+    let said: Vec<String> = overall.iter().map(said).collect();
+    let ran = accuracy
+        .rows
+        .iter()
+        .filter(|row| row.outcome == RunOutcome::Ok);
+    let ran = match ran.count() {
+        all if all == accuracy.rows.len() => String::new(),
+        some => format!(", of which {some} ended well"),
+    };
+    let (rows, charts) = if accuracy.rows.len() < MANY {
+        (overall, Vec::new())
+    } else {
+        let charts = charts::suite(&title, runtime, accuracy);
+        (spreads(runtime, accuracy), charts)
+    };
+    let svg = |chart: &Chart| vramcast_chart::svg(&chart.scene);
     Exactness {
-        verdicts: verdicts(accuracy),
-        rows: spreads.map(|(name, s)| output::spread(name, s)).collect(),
-        charts: charts
-            .iter()
-            .map(|c| vramcast_chart::svg(&c.scene))
+        sentence: if said.is_empty() {
+            format!("{title}{ran}.")
+        } else {
+            format!("{title}{ran}: {}.", said.join("; "))
+        },
+        verdicts: verdicts(accuracy.summary.verdicts),
+        rows: rows
+            .into_iter()
+            .map(|(name, s)| output::spread(name, s))
             .collect(),
+        charts: charts.iter().map(svg).collect(),
         title,
     }
 }
 
-fn verdicts(accuracy: &Accuracy) -> String {
-    let v = accuracy.summary.verdicts;
-    format!(
-        "Verdicts: {} said to fit and ran, {} said to fit and ran out of memory, {} tight, {} said \
-         not to fit and did not, {} said not to fit and ran.",
-        v.fits_ran, v.fits_oom, v.tight, v.oom_oom, v.oom_ran
-    )
+fn in_words(name: &str, s: Spread) -> String {
+    match (s.exact, s.count) {
+        (exact, count) if exact == count => format!("{name} exact to the byte in all {count}"),
+        (exact, count) => format!(
+            "{name} exact in {exact} of {count}, at most {} off",
+            output::percent(s.worst)
+        ),
+    }
+}
+
+/// How verdicts fared, where any was given.
+fn verdicts(v: Confusion) -> String {
+    let counts = [
+        (v.fits_ran, "said to fit and ran"),
+        (v.fits_oom, "said to fit and ran out of memory"),
+        (v.tight, "tight"),
+        (v.oom_oom, "said not to fit and did not"),
+        (v.oom_ran, "said not to fit and ran"),
+    ];
+    let said = counts.into_iter().filter(|(count, _)| *count > 0);
+    let said: Vec<String> = said
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    match said.as_slice() {
+        [] => "No verdict was asked for.".to_owned(),
+        said => format!("Verdicts: {}.", said.join(", ")),
+    }
 }

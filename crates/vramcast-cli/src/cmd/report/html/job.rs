@@ -137,14 +137,16 @@ impl Job {
 
     /// Where it runs, or should.
     pub(super) fn place(&self) -> String {
-        match &self.source {
-            Source::Run(r) => r.gpu.clone().unwrap_or_else(|| r.device.clone()),
-            Source::Prediction(p) => match (&p.gpu, own_capacity(p)) {
-                (Some(gpu), None) => gpu.clone(),
-                (_, Some(capacity)) => capacity.to_string(),
-                (None, None) => String::new(),
-            },
-        }
+        let (place, limit) = match &self.source {
+            Source::Run(r) => (Some(r.gpu.clone().unwrap_or(r.device.clone())), r.cap_bytes),
+            Source::Prediction(p) => {
+                let given = own_capacity(p).map(|capacity| format!("a card of {capacity}"));
+                (given.or(p.gpu.clone()), p.allocator_limit)
+            }
+        };
+        let limit = limit.map(|limit| format!("an allocator limited to {limit}"));
+        let words: Vec<String> = place.into_iter().chain(limit).collect();
+        words.join(", ")
     }
 
     /// Whether it runs, or ran, on a card.

@@ -1,6 +1,7 @@
 //! The table of all jobs, and the answer above it.
 
 use super::job::{Job, figure};
+use super::section::Section;
 use crate::cmd::probe;
 use crate::output;
 use vramcast::predict::{Prediction, Verdict};
@@ -93,69 +94,87 @@ fn error(error: f64) -> String {
 pub(super) struct Answer {
     pub(super) class: &'static str,
     pub(super) sentence: String,
-    /// Of the jobs that do not fit for certain: number and names.
-    pub(super) not: Vec<(String, String)>,
+    /// What to do about one job.
+    pub(super) advice: Option<String>,
+    /// Of several, those that do not fit for certain.
+    pub(super) not: Vec<NotCertain>,
     /// How many more there are.
     pub(super) more: usize,
+}
+
+/// A job that does not fit for certain.
+pub(super) struct NotCertain {
+    pub(super) anchor: String,
+    pub(super) number: usize,
+    pub(super) name: String,
+    pub(super) badge: Badge,
+    /// What to do about it.
+    pub(super) advice: Option<String>,
 }
 
 /// More jobs than these are only in the table.
 const NAMED: usize = 6;
 
 impl Answer {
-    /// What is said of all jobs. Those that it names have sections of their own.
-    pub(super) fn new(jobs: &[Job]) -> Self {
-        if let [job] = jobs {
+    /// What is said of all jobs. Those that it names have sections.
+    pub(super) fn new(jobs: &[Job], sections: &[Section]) -> Self {
+        let advice = |s: &Section| s.advice.as_ref().map(|told| told.headline.clone());
+        if let ([job], [section]) = (jobs, sections) {
             return Self {
-                class: Badge::of(job.verdict()).class,
+                class: section.badge.class,
                 sentence: one(job),
+                advice: advice(section),
                 not: Vec::new(),
                 more: 0,
             };
         }
         let count = |verdict| jobs.iter().filter(|job| job.verdict() == verdict).count();
-        let groups = [
-            (Some(Verdict::Fits), "fits", "fit"),
-            (Some(Verdict::Tight), "is tight", "are tight"),
-            (Some(Verdict::Oom), "does not fit", "do not fit"),
-            (
-                Some(Verdict::Unknown),
-                "is of no named card",
-                "are of no named card",
-            ),
-            (None, "is not predicted", "are not predicted"),
-        ];
-        let said = groups.into_iter().filter_map(|(verdict, one, many)| {
-            let n = count(verdict);
-            (n > 0).then(|| format!("{n} {}", if n == 1 { one } else { many }))
+        let (oom, tight) = (count(Some(Verdict::Oom)), count(Some(Verdict::Tight)));
+        let fits = count(Some(Verdict::Fits));
+        let not = sections.iter().filter(|section| {
+            let verdict = jobs[section.number - 1].verdict();
+            matches!(verdict, Some(Verdict::Oom | Verdict::Tight))
         });
-        let not = jobs
-            .iter()
-            .enumerate()
-            .filter(|(_, job)| matches!(job.verdict(), Some(Verdict::Oom | Verdict::Tight)));
-        let named: Vec<(String, String)> = not
-            .map(|(i, job)| {
-                let name = format!("{}, {}", job.model(), job.workload().describe());
-                (anchor(i), name)
-            })
-            .collect();
-        let more = named.len().saturating_sub(NAMED);
+        let not = not.take(NAMED).map(|section| NotCertain {
+            anchor: section.anchor.clone(),
+            number: section.number,
+            name: format!("{}, {}", section.model, section.what),
+            badge: section.badge,
+            advice: advice(section),
+        });
         Self {
-            class: match (count(Some(Verdict::Oom)), count(Some(Verdict::Tight))) {
-                (0, 0) if count(Some(Verdict::Fits)) > 0 => "fits",
-                (0, 0) => "open",
-                (0, _) => "tight",
+            class: match (oom, tight, fits) {
+                (0, 0, 0) => "open",
+                (0, 0, _) => "fits",
+                (0, ..) => "tight",
                 _ => "oom",
             },
-            sentence: format!(
-                "{} jobs: {}.",
-                jobs.len(),
-                said.collect::<Vec<_>>().join(", ")
-            ),
-            not: named.into_iter().take(NAMED).collect(),
-            more,
+            sentence: format!("{} jobs: {}.", jobs.len(), tally(jobs)),
+            advice: None,
+            not: not.collect(),
+            more: (oom + tight).saturating_sub(NAMED),
         }
     }
+}
+
+/// How many fit, and how many do not.
+fn tally(jobs: &[Job]) -> String {
+    let groups = [
+        (Some(Verdict::Fits), "fits", "fit"),
+        (Some(Verdict::Tight), "is tight", "are tight"),
+        (Some(Verdict::Oom), "does not fit", "do not fit"),
+        (Some(Verdict::Unknown), "names no card", "name no card"),
+        (None, "is not predicted", "are not predicted"),
+    ];
+    let said = groups.into_iter().filter_map(|(verdict, one, many)| {
+        match jobs.iter().filter(|job| job.verdict() == verdict).count() {
+            0 => None,
+            1 => Some(format!("1 {one}")),
+            n if n == jobs.len() => Some(format!("all {many}")),
+            n => Some(format!("{n} {many}")),
+        }
+    });
+    said.collect::<Vec<_>>().join(", ")
 }
 
 /// What is said of one job.
