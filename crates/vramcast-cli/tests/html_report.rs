@@ -318,7 +318,7 @@ fn a_mix_names_the_jobs_that_do_not_fit_and_has_them_in_sections() {
     let page = check_page(&page(&[&prediction, &limited]));
     let answer = "13 jobs: 2 fit, 3 are tight, 8 do not fit.";
     assert_eq!(all_words(&page, ".answer.oom"), [answer]);
-    let named = all_words(&page, ".not li");
+    let named = all_words(&page, ".doubtful li");
     assert_eq!(named.len(), 7);
     assert!(
         named[0].contains("does not fit 1. bert-large-uncased"),
@@ -337,7 +337,30 @@ fn a_mix_names_the_jobs_that_do_not_fit_and_has_them_in_sections() {
     );
 }
 
-/// The longest page of one file is of as many bytes whenever it is made.
+/// A run that was said to fit and did not is what a reader must see first.
+#[test]
+fn a_run_that_ended_otherwise_than_said_is_named_at_the_top_and_has_a_section() {
+    let mut lines: Vec<Value> = records("candle-h200.jsonl")
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    lines[40]["outcome"] = json!("oom");
+    lines[40]["error"] = json!("out of memory\nsecond line");
+    lines[41]["outcome"] = json!("failed");
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let page = check_page(&page(&[&text]));
+    let named = all_words(&page, ".doubtful li");
+    assert_eq!(named.len(), 2, "{named:?}");
+    assert!(named[0].starts_with("fits 41. ") && named[0].ends_with(", ran out of memory"));
+    assert!(named[1].starts_with("fits 42. ") && named[1].ends_with(", failed"));
+    let verdict = &all_words(&page, "#job-41 .verdict")[0];
+    assert!(
+        verdict.ends_with("Measured: it ran out of memory."),
+        "{verdict}"
+    );
+    assert_eq!(select(&page, "article").len(), 10);
+}
+
 #[test]
 fn the_same_files_give_the_same_bytes() {
     let limited = records("torch-h200-limit.jsonl");

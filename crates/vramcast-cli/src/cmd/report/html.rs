@@ -19,7 +19,6 @@ use rayon::prelude::*;
 use row::{Answer, Row};
 use section::Section;
 use std::path::{Path, PathBuf};
-use vramcast::predict::Verdict;
 use vramcast_chart::{Colour, DARK};
 
 /// Jobs with a section of their own. A section has three or four charts of 10 to 100 KB each: a page
@@ -168,17 +167,17 @@ fn job_or_other(line: Line) -> Result<Job, Other> {
     Err(Other { id, said })
 }
 
-/// The jobs with sections: those that do not fit for certain, then those furthest off, in the order
-/// of the files.
+/// The jobs with sections: those that do not fit for certain or did not end well, then those furthest
+/// off, in the order of the files.
 fn chosen(jobs: &[Job]) -> Vec<usize> {
     let mut ranked: Vec<(bool, f64, usize)> = jobs
         .iter()
         .enumerate()
         .map(|(i, job)| {
-            let fits = !matches!(job.verdict(), Some(Verdict::Tight | Verdict::Oom));
-            let compared = job.compared().filter(|_| fits);
+            let fine = !job.wants_a_look();
+            let compared = job.compared().filter(|_| fine);
             let off = compared.as_ref().and_then(figure);
-            (fits, off.map_or(0.0, |(_, figure)| -figure.error.abs()), i)
+            (fine, off.map_or(0.0, |(_, figure)| -figure.error.abs()), i)
         })
         .collect();
     // The sort is stable: of equals, the first of the files.

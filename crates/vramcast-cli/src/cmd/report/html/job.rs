@@ -160,6 +160,12 @@ impl Job {
         Some(compare(record, self.prediction().ok()?))
     }
 
+    /// Whether it does not fit for certain, or was run and did not end well.
+    pub(super) fn wants_a_look(&self) -> bool {
+        let verdict = matches!(self.verdict(), Some(Verdict::Tight | Verdict::Oom));
+        verdict || self.record().is_some_and(|_| !self.ran())
+    }
+
     /// Whether it was measured and ended well.
     pub(super) fn ran(&self) -> bool {
         self.record().is_some_and(|r| r.outcome == RunOutcome::Ok)
@@ -190,7 +196,6 @@ fn own_capacity(p: &Prediction) -> Option<Bytes> {
     p.capacity.filter(|&capacity| Some(capacity) != of_card)
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "an argument of map_err")]
 fn reason(error: anyhow::Error) -> String {
     format!("{error:#}")
 }

@@ -67,17 +67,22 @@ impl Row {
             what: job.workload().describe(),
             place: job.place(),
             badge: Badge::of(job.verdict()),
-            ended: match job.record().map(|record| record.outcome) {
-                None => "",
-                Some(RunOutcome::Ok) => "ran",
-                Some(RunOutcome::Oom) => "ran out of memory",
-                Some(RunOutcome::Failed) => "failed",
-            },
+            ended: ended(job),
             other: if name == "nvml" { "" } else { name },
             predicted,
             measured: measured.map_or_else(String::new, |(_, f)| f.measured.to_string()),
             error: measured.map_or_else(String::new, |(_, f)| error(f.error)),
         }
+    }
+}
+
+/// How a run ended.
+fn ended(job: &Job) -> &'static str {
+    match job.record().map(|record| record.outcome) {
+        None => "",
+        Some(RunOutcome::Ok) => "ran",
+        Some(RunOutcome::Oom) => "ran out of memory",
+        Some(RunOutcome::Failed) => "failed",
     }
 }
 
@@ -96,18 +101,20 @@ pub(super) struct Answer {
     pub(super) sentence: String,
     /// What to do about one job.
     pub(super) advice: Option<String>,
-    /// Of several, those that do not fit for certain.
-    pub(super) not: Vec<NotCertain>,
+    /// Of several, those that do not fit for certain or did not end well.
+    pub(super) doubtful: Vec<Doubtful>,
     /// How many more there are.
     pub(super) more: usize,
 }
 
-/// A job that does not fit for certain.
-pub(super) struct NotCertain {
+/// A job that does not fit for certain, or did not end well.
+pub(super) struct Doubtful {
     pub(super) anchor: String,
     pub(super) number: usize,
     pub(super) name: String,
     pub(super) badge: Badge,
+    /// How a run ended.
+    pub(super) ended: &'static str,
     /// What to do about it.
     pub(super) advice: Option<String>,
 }
@@ -124,22 +131,23 @@ impl Answer {
                 class: section.badge.class,
                 sentence: one(job),
                 advice: advice(section),
-                not: Vec::new(),
+                doubtful: Vec::new(),
                 more: 0,
             };
         }
         let count = |verdict| jobs.iter().filter(|job| job.verdict() == verdict).count();
         let (oom, tight) = (count(Some(Verdict::Oom)), count(Some(Verdict::Tight)));
         let fits = count(Some(Verdict::Fits));
-        let not = sections.iter().filter(|section| {
-            let verdict = jobs[section.number - 1].verdict();
-            matches!(verdict, Some(Verdict::Oom | Verdict::Tight))
-        });
-        let not = not.take(NAMED).map(|section| NotCertain {
+        let looked_at = jobs.iter().filter(|job| job.wants_a_look()).count();
+        let doubtful = sections
+            .iter()
+            .filter(|section| jobs[section.number - 1].wants_a_look());
+        let doubtful = doubtful.take(NAMED).map(|section| Doubtful {
             anchor: section.anchor.clone(),
             number: section.number,
             name: format!("{}, {}", section.model, section.what),
             badge: section.badge,
+            ended: ended(&jobs[section.number - 1]),
             advice: advice(section),
         });
         Self {
@@ -151,8 +159,8 @@ impl Answer {
             },
             sentence: format!("{} jobs: {}.", jobs.len(), tally(jobs)),
             advice: None,
-            not: not.collect(),
-            more: (oom + tight).saturating_sub(NAMED),
+            doubtful: doubtful.collect(),
+            more: looked_at.saturating_sub(NAMED),
         }
     }
 }
@@ -187,14 +195,18 @@ pub(super) fn one(job: &Job) -> String {
 
 /// As the terminal says it, of a run what it says of that, too.
 fn sentence(job: &Job, prediction: &Prediction) -> String {
-    match job.record() {
-        None => output::headline(prediction),
+    let Some(record) = job.record() else {
+        return output::headline(prediction);
+    };
+    let measured = match record.outcome {
+        RunOutcome::Ok => probe::headline(prediction, record),
+        // What it said is long, and stands below.
+        RunOutcome::Oom | RunOutcome::Failed => format!("it {}", ended(job)),
+    };
+    if job.on_device() {
+        format!("{}. Measured: {measured}", output::headline(prediction))
+    } else {
         // Without a pool and a device there is nothing to fit into.
-        Some(record) if !job.on_device() => probe::headline(prediction, record),
-        Some(record) => format!(
-            "{}. Measured: {}",
-            output::headline(prediction),
-            probe::headline(prediction, record)
-        ),
+        measured
     }
 }
