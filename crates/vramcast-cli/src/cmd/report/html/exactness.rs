@@ -52,15 +52,14 @@ fn part(runtime: Runtime, accuracy: &Accuracy) -> Exactness {
         in_words(name, *spread)
     };
     let said: Vec<String> = overall.iter().map(said).collect();
-    let ran = accuracy
-        .rows
-        .iter()
-        .filter(|row| row.outcome == RunOutcome::Ok);
-    let ran = match ran.count() {
-        all if all == accuracy.rows.len() => String::new(),
-        some => format!(", of which {some} ended well"),
+    let rows = accuracy.rows.iter();
+    let measured = rows.filter(|row| row.outcome == RunOutcome::Ok).count();
+    let ran = if measured == accuracy.rows.len() {
+        String::new()
+    } else {
+        format!(", of which {measured} ended well")
     };
-    let (rows, charts) = if accuracy.rows.len() < MANY {
+    let (rows, charts) = if measured < MANY {
         (overall, Vec::new())
     } else {
         let charts = charts::suite(&title, runtime, accuracy);
