@@ -75,14 +75,17 @@ pub(crate) enum Command {
     /// Predictions against measured records.
     #[command(after_help = "Example:\n  vramcast accuracy reports/records/candle-h200.jsonl")]
     Accuracy(Accuracy),
-    /// The accuracy page and the charts of a set of records.
-    #[command(after_help = "Example:\n  \
+    /// A page of records and predictions: for people one in HTML, or how exact predictions are.
+    #[command(after_help = "Examples:\n  \
+        vramcast report vramcast-probe/record.jsonl --out probe.html\n  \
+        vramcast predict bert-large-uncased --batch 64 --seq 512 --gpu t4 --json > asked.json\n  \
+        vramcast report asked.json reports/records/torch-h200-suite.jsonl --out jobs.html\n  \
         vramcast report reports/records/candle-h200.jsonl --out reports")]
     Report(Report),
     /// Common advice on GPU memory beside predictions and records, with verdicts: the page advice.md.
     #[command(after_help = "Example:\n  \
         vramcast audit reports/records/candle-h200.jsonl --out reports")]
-    Audit(Report),
+    Audit(Audit),
     /// The models known by name.
     Models(Json),
     /// The cards known, with their capacities and where those were read.
@@ -285,10 +288,22 @@ pub(crate) struct Accuracy {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Report {
+    /// Files of records (JSON lines), or for an HTML page of what `predict --json` prints, too.
+    #[arg(required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// A name that ends in `.html`: one page that needs nothing beside it, of verdicts, ledgers,
+    /// charts, advice and how to reproduce them. Any other: the folder for the accuracy page
+    /// and its charts, of records of one runtime.
+    #[arg(long, value_name = "FILE.html|DIR")]
+    pub(crate) out: PathBuf,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Audit {
     /// Record files (JSON lines).
     #[arg(required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// The folder for the page and the charts.
+    /// The folder for the page and the chart.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
 }
@@ -360,11 +375,7 @@ impl WorkloadArgs {
     /// The workload, on `default` where no runtime was named.
     pub(crate) fn workload(&self, default: Runtime) -> Workload {
         let runtime = self.runtime.unwrap_or(default);
-        // As transformers' Trainer has it.
-        let (optimizer, placement) = match self.training_loop {
-            Loop::Plain => (Optimizer::default(), Placement::default()),
-            Loop::Trainer => (Optimizer::AdamwFused, Placement::To),
-        };
+        let (optimizer, placement) = of_loop(self.training_loop);
         Workload {
             precision: self.precision,
             attention: self.attention.unwrap_or(runtime.attention()),
@@ -382,6 +393,15 @@ impl WorkloadArgs {
             allocator_conf: self.allocator_conf.clone(),
             ..Workload::new(runtime, self.task, self.mode, self.batch, self.seq)
         }
+    }
+}
+
+/// The optimizer and the placement where nothing else is asked for: the Trainer's as transformers has
+/// it.
+pub(crate) fn of_loop(training_loop: Loop) -> (Optimizer, Placement) {
+    match training_loop {
+        Loop::Plain => (Optimizer::default(), Placement::default()),
+        Loop::Trainer => (Optimizer::AdamwFused, Placement::To),
     }
 }
 

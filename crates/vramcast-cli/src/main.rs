@@ -6,6 +6,7 @@ mod audit;
 mod charts;
 mod child;
 mod cmd;
+mod command_line;
 mod model;
 mod nvml;
 mod output;

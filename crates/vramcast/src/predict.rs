@@ -255,6 +255,37 @@ pub struct Prediction {
 }
 
 impl Prediction {
+    /// Whether its sizes agree with one another, as those of every answer do. A file may hold
+    /// anything.
+    pub fn adds_up(&self) -> bool {
+        let ordered = |sizes: &[Bytes]| sizes.is_sorted();
+        let parts = self.at_peak.parts().into_iter();
+        let mut parts = parts.map(|(_, bytes)| bytes);
+        let at_peak = parts.try_fold(Bytes(0), Bytes::plus);
+        let nvml = self.peak_reserved.plus(self.context);
+        let shortage = self.shortage.as_ref();
+        at_peak == Ok(self.peak_allocated)
+            && nvml == Ok(self.peak_nvml)
+            && ordered(&[
+                self.peak_requested,
+                self.peak_allocated,
+                self.peak_reserved,
+                self.peak_nvml,
+            ])
+            && ordered(&[
+                self.peak_allocated_low,
+                self.peak_allocated,
+                self.peak_allocated_high,
+            ])
+            && ordered(&[
+                self.peak_reserved_low,
+                self.peak_reserved,
+                self.peak_reserved_high,
+            ])
+            && ordered(&[self.peak_nvml_low, self.peak_nvml, self.peak_nvml_high])
+            && shortage.is_none_or(|s| s.allocated <= s.reserved)
+    }
+
     /// Whether the run ends well as far as can be foreseen. A verdict is more careful.
     pub fn runs(&self) -> bool {
         match self.workload.runtime {
