@@ -87,8 +87,10 @@ pub(crate) enum Command {
         vramcast audit reports/records/candle-h200.jsonl --out reports")]
     Audit(Audit),
     /// The models known by name.
+    #[command(after_help = "Example:\n  vramcast models --json")]
     Models(Json),
     /// The cards known, with their capacities and where those were read.
+    #[command(after_help = "Example:\n  vramcast gpus --json")]
     Gpus(Json),
     /// What this machine can do: CUDA, NVML, other tenants.
     Doctor(Json),

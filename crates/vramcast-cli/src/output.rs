@@ -21,6 +21,28 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     written.context("the answer cannot be written to stdout")
 }
 
+/// Columns of a terminal.
+const COLUMNS: usize = 80;
+
+/// Prints an answer in words and tables; lines that are longer than a terminal is wide go on in the
+/// next one.
+pub(crate) fn print_text(text: &str) -> anyhow::Result<()> {
+    print(&wrapped(text))
+}
+
+fn wrapped(text: &str) -> String {
+    let options = textwrap::Options::new(COLUMNS).subsequent_indent("  ");
+    // What cannot be broken at a space, such as a path, stays whole.
+    let options = options
+        .break_words(false)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation);
+    let lines: Vec<String> = text
+        .lines()
+        .map(|line| textwrap::fill(line, &options))
+        .collect();
+    lines.join("\n")
+}
+
 /// Prints a value as indented JSON to stdout.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     print(&serde_json::to_string_pretty(value)?)
@@ -97,6 +119,27 @@ pub(crate) fn table(
         .map(str::trim_end)
         .collect::<Vec<_>>()
         .join("\n")
+}
+
+/// Columns of a table that ends in sentences.
+const WIDE: usize = 100;
+
+/// Breaks the last cells of a table's rows so that it is no wider than [`WIDE`].
+pub(crate) fn narrow(mut rows: Vec<Vec<String>>) -> Vec<Vec<String>> {
+    const LEAST: usize = 24;
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let widest = |i: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(i));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0) + 2
+    };
+    let before: usize = (0..columns.saturating_sub(1)).map(widest).sum();
+    let room = WIDE.saturating_sub(before).max(LEAST);
+    for row in &mut rows {
+        if let Some(last) = row.last_mut() {
+            *last = textwrap::fill(last, room);
+        }
+    }
+    rows
 }
 
 /// The answer in one line: what it takes, and what there is.

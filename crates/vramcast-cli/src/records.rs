@@ -48,7 +48,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Line>> {
         number += 1;
         let read = text.trim_start_matches('\u{feff}').trim();
         // What `--json` prints begins with a line of its own.
-        if lines.is_empty() && matches!(read, "{" | "[") {
+        if lines.is_empty() && (read == "{" || read.starts_with('[')) {
             reader.read_to_string(&mut text).with_context(cannot)?;
             return indented(text.trim_start_matches('\u{feff}'), path, number);
         }

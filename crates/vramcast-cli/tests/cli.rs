@@ -722,7 +722,7 @@ fn what_was_not_measured_is_said() {
         let output = predict.args(options.split(' ')).output().unwrap();
         let stdout = String::from_utf8(output.stdout).unwrap();
         assert!(
-            stdout.contains(&format!("note: {part}")),
+            unwrapped(&stdout).contains(&format!("note: {part}")),
             "{options}: {stdout}"
         );
     }
@@ -737,7 +737,14 @@ fn where_a_run_would_end_is_told_in_the_words_of_pytorch() {
     let stdout = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = "\"CUDA out of memory. Tried to allocate 28.0 MiB\"";
-    assert!(stdout.contains(said), "{stdout}");
+    assert!(unwrapped(&stdout).contains(said), "{stdout}");
+    let widest = stdout.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(80), "{stdout}");
+}
+
+/// Lines that go on in the next one, whole.
+fn unwrapped(text: &str) -> String {
+    text.replace("\n  ", " ")
 }
 
 #[test]
@@ -757,6 +764,7 @@ fn advice_names_the_cheapest_way_to_fit_first_and_how_to_do_it() {
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stdout).unwrap();
+    let said = unwrapped(&said);
     let (first, last) = (text.lines().next(), said.lines().last());
     let last = last.and_then(|line| line.split("; ").next());
     assert_eq!(first, last);

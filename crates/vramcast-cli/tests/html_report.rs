@@ -216,17 +216,17 @@ const ATTRIBUTES: &[&str] = &[
 fn a_job_that_does_not_fit_says_so_first_and_what_to_do() {
     let text = page(&[&printed(&format!("predict {NO_FIT} --json"))]);
     let page = check_page(&text);
-    let terminal = printed(&format!("predict {NO_FIT}"));
-    let advised = printed(&format!("advise {NO_FIT}"));
+    // Lines that go on in the next one are whole on the page.
+    let said = |command: &str| printed(&format!("{command} {NO_FIT}"));
+    let (terminal, advised) = (said("predict").replace("\n  ", " "), said("advise"));
     let answer = &all_words(&page, ".answer.oom")[0];
     let first = |text: &str| text.lines().next().unwrap().to_owned();
     assert_eq!(*answer, format!("{}.{}", first(&terminal), first(&advised)));
     // What stands in the terminal's tables stands on the page.
+    let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let texts = [&terminal, &advised].map(|text| squeezed(text));
     for cell in all_words(&page, "td.n, .cost, .how code, article li") {
-        let known = [&terminal, &advised].into_iter().any(|t| {
-            let t = t.split_whitespace().collect::<Vec<_>>().join(" ");
-            t.contains(&cell)
-        });
+        let known = texts.iter().any(|text| text.contains(&cell));
         assert!(known || cell.starts_with("nothing of this"), "{cell}");
     }
     let sums = all_words(&page, ".sum th");

@@ -237,6 +237,7 @@ fn a_model_with_fewer_positions_is_told_and_cuts_there() {
         "beyond the model's 512 positions",
         "what is longer than 512 is cut",
     ] {
-        assert!(stdout.contains(part), "{stdout}");
+        // Lines may go on in the next one.
+        assert!(stdout.replace("\n  ", " ").contains(part), "{stdout}");
     }
 }

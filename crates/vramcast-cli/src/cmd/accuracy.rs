@@ -26,7 +26,7 @@ pub(crate) fn run(args: &AccuracyArgs) -> Result<Exit> {
     if args.json {
         output::print_json(&accuracy)?;
     } else {
-        output::print(&text(&accuracy))?;
+        output::print_text(&text(&accuracy))?;
     }
     Ok(Exit::Fine)
 }

@@ -170,7 +170,8 @@ fn text(question: &Question<'_>, advice: &Advice) -> String {
         output::headline(now)
     );
     if !told.alone.is_empty() {
-        let rows = told.alone.into_iter().map(indented).collect();
+        let rows: Vec<Vec<String>> = told.alone.into_iter().map(indented).collect();
+        let rows = output::narrow(rows);
         let header = ["each alone", "NVML", "saves", "", "what it costs"];
         text += &format!("\n{}\n", output::table(&header, 1..3, rows));
     }

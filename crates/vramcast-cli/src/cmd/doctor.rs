@@ -49,6 +49,6 @@ pub(crate) fn run(as_json: bool) -> Result<Exit> {
             }
         }
     }
-    output::print(&text)?;
+    output::print_text(&text)?;
     Ok(Exit::Fine)
 }

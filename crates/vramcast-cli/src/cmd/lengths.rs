@@ -149,7 +149,7 @@ pub(crate) fn run(args: &args::Lengths) -> Result<Exit> {
     if args.json {
         output::print_json(&lengths.answer())?;
     } else {
-        output::print(&lengths.text(question.as_ref()))?;
+        output::print_text(&lengths.text(question.as_ref()))?;
     }
     // Of the longest batch.
     let verdict = lengths.rows.last().map(|row| row.at_worst.verdict);

@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Predict) -> Result<Exit> {
         if prediction.verdict == Verdict::Oom {
             text += &advise::in_a_line(&question)?;
         }
-        output::print(&text)?;
+        output::print_text(&text)?;
     }
     Ok(status(prediction.verdict))
 }

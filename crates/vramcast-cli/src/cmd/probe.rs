@@ -73,7 +73,7 @@ fn run_one(args: &Probe, trials: &Trials<'_>, trial: &Trial) -> Result<Exit> {
         if let Some(trace) = &probed.trace {
             text += &format!("{trace}\n");
         }
-        output::print(&text)?;
+        output::print_text(&text)?;
         output::remark(&format!("record: {}", file.display()));
         for file in drawn {
             output::remark(&format!("chart: {}", file.display()));

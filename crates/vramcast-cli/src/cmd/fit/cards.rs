@@ -38,7 +38,7 @@ pub(super) fn run(args: &args::Fit, question: &Question<'_>) -> Result<Exit> {
             cards: &found,
         })?;
     } else {
-        output::print(&text(question, args.axis, smallest, &found))?;
+        output::print_text(&text(question, args.axis, smallest, &found))?;
     }
     Ok(if smallest.is_some() {
         Exit::Fine

@@ -37,7 +37,7 @@ pub(super) fn run(args: &args::Fit, question: &Question<'_>) -> Result<Exit> {
             frontier: &points,
         })?;
     } else {
-        output::print(&text(question, &points))?;
+        output::print_text(&text(question, &points))?;
     }
     Ok(if points.iter().any(|point| point.fit.possible > 0) {
         Exit::Fine

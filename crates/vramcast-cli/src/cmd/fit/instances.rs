@@ -30,7 +30,7 @@ pub(super) fn run(args: &args::Fit, question: &Question<'_>) -> Result<Exit> {
             instances: &found,
         })?;
     } else {
-        output::print(&text(question, &found))?;
+        output::print_text(&text(question, &found))?;
     }
     let models = found.models.as_ref().map_or(0, |m| m.fit.possible);
     Ok(match found.processes.possible.max(models) {

@@ -72,7 +72,7 @@ pub(crate) fn run(args: &args::Fit) -> Result<Exit> {
             at_largest: at_largest.as_ref(),
         })?;
     } else {
-        output::print(&text(&question, &at, &found, at_largest.as_ref()))?;
+        output::print_text(&text(&question, &at, &found, at_largest.as_ref()))?;
     }
     Ok(if found.possible == 0 {
         Exit::DoesNotFit
