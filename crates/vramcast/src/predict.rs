@@ -6,7 +6,7 @@ mod torch;
 use crate::alloc::caching::ConfError;
 use crate::bytes::{Bytes, TooLarge};
 use crate::config::ModelConfig;
-use crate::context::Context;
+use crate::context::{self, Context};
 use crate::gpu::{Basis, Gpu};
 use crate::record::SCHEMA;
 use crate::shadow::MOST_PASSES;
@@ -417,7 +417,7 @@ fn passes_note(workload: &Workload) -> Option<String> {
     })
 }
 
-/// What is assumed of a context that nobody measured.
+/// What the interval of a context that this project did not measure rests on.
 fn context_note(gpu: Option<&Gpu>, context: &Context, runtime: Runtime) -> Option<String> {
     let Context {
         low, high, source, ..
@@ -425,13 +425,29 @@ fn context_note(gpu: Option<&Gpu>, context: &Context, runtime: Runtime) -> Optio
     if source.is_some() {
         return None;
     }
-    Some(match gpu {
-        Some(gpu) => format!(
-            "nobody has measured {}'s context on {}: {low} to {high} is assumed",
-            runtime.product(),
+    let others = context::cards().len();
+    Some(match (gpu, runtime) {
+        (None, _) => format!(
+            "the context depends on the card: {low} to {high} is assumed, the medians of {others} cards"
+        ),
+        (Some(gpu), Runtime::Candle) => format!(
+            "nobody has measured candle's context on {}: {low} to {high} is assumed, as PyTorch's on \
+             {others} cards",
             gpu.product
         ),
-        None => format!("the context depends on the card: {low} to {high} is assumed"),
+        (Some(gpu), Runtime::Torch) => {
+            let own = context::cards().iter().find(|c| c.gpu.name == gpu.name);
+            let readings = match own.map_or(0, |card| card.readings()) {
+                0 => "none on it by others".to_owned(),
+                1 => "one reading on it by others".to_owned(),
+                n => format!("{n} readings on it by others"),
+            };
+            format!(
+                "nobody has measured PyTorch's context on {} with this tool: {low} to {high}, from \
+                 {readings} and the spread over {others} cards",
+                gpu.product
+            )
+        }
     })
 }
 
