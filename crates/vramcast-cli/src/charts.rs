@@ -129,16 +129,13 @@ pub(crate) fn lengths(title: &str, texts: &Distribution, max_lengths: &[u64]) ->
 
 /// What a job must fit into.
 fn capacity(prediction: &Prediction) -> Option<Capacity> {
-    prediction.capacity.map(|bytes| {
-        let card = prediction.gpu.as_deref().and_then(gpu::find);
+    prediction.capacity.map(|bytes| Capacity {
         // A capacity that was given stands instead of the card's.
-        let card = card.filter(|card| card.capacity().0 == bytes.0);
-        Capacity {
-            name: card
-                .map_or("the given size", |card| card.product)
-                .to_owned(),
-            bytes,
-        }
+        name: prediction
+            .card_with_capacity()
+            .map_or("the given size", |card| card.product)
+            .to_owned(),
+        bytes,
     })
 }
 

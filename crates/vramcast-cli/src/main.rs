@@ -3,12 +3,14 @@
 
 mod args;
 mod audit;
+mod calibration;
 mod charts;
 mod child;
 mod cmd;
 mod model;
 mod nvml;
 mod output;
+mod python;
 mod records;
 mod suite;
 mod trial;

@@ -13,6 +13,8 @@ pub use spread::{CardContexts, Interval, cards, of_others};
 use crate::bytes::Bytes;
 use crate::gpu::Gpu;
 use crate::workload::{Mode, Runtime};
+use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// A context, with what is known of its size.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +40,8 @@ impl Context {
 }
 
 /// What a process has loaded, as far as its context depends on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Loaded {
     /// candle's kernels.
     Candle {
@@ -62,6 +65,24 @@ impl Loaded {
         match self {
             Self::Candle { .. } => Runtime::Candle,
             Self::Torch { .. } | Self::TorchUsed => Runtime::Torch,
+        }
+    }
+}
+
+impl fmt::Display for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Candle { half: false } => f.write_str("candle, fp32"),
+            Self::Candle { half: true } => f.write_str("candle, half precision"),
+            Self::Torch { mode, cudnn } => {
+                let what = match mode {
+                    Mode::Train => "training",
+                    Mode::Infer => "inference",
+                };
+                let with = if *cudnn { ", cuDNN attention" } else { "" };
+                write!(f, "PyTorch, {what}{with}")
+            }
+            Self::TorchUsed => f.write_str("PyTorch, whatever ran before"),
         }
     }
 }
