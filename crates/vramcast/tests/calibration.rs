@@ -199,3 +199,24 @@ fn size(text: &str) -> f64 {
     };
     number * unit as f64
 }
+
+/// `vramcast calibrate` on the card whose contexts are known from other runs, of other shapes.
+#[test]
+fn what_calibrate_found_on_an_h200_lies_within_what_is_known_of_it() {
+    let measured = calibration(Runtime::Torch, records("calibration-h200.jsonl"));
+    let kinds = measured.kinds();
+    assert_eq!(kinds.len(), 6);
+    for loaded in kinds {
+        let (found, known) = (
+            measured.context(loaded).unwrap(),
+            context(Some(h200()), loaded),
+        );
+        assert!(
+            known.low <= found.low && found.high <= known.high,
+            "{loaded}"
+        );
+        // Kernels are loaded in steps of 2 MiB.
+        assert!(found.bytes.minus(known.bytes).abs() <= 2 << 20, "{loaded}");
+    }
+    assert_eq!(measured.usable(), Some(Bytes(h200().capacity().0)));
+}

@@ -1,13 +1,13 @@
 //! What the contexts of some cards say of another's.
 //!
-//! A context grows with the threads that the card can hold at once: the driver sets memory aside for
-//! each of them (CUDA Programming Guide, "Local Memory"). Per such thread, the medians of cards lie
-//! within a factor of two, from a laptop's 20 multiprocessors to 170 and from Pascal to Blackwell;
-//! the medians themselves within a factor of six. So a card is given its threads times the lowest and
-//! highest median per thread of all cards, and its own median as the expected figure, or the median
+//! A context grows with the threads that the card can hold at once, for each of which the driver keeps
+//! local memory (CUDA driver API, `CU_LIMIT_STACK_SIZE` and `CU_CTX_LMEM_RESIZE_TO_MAX`). The medians of
+//! cards lie within a factor of seven; per resident thread within one of two, from a laptop's 20
+//! multiprocessors to 170 and from Pascal to Blackwell. So a card is given its threads times the lowest
+//! and highest median per thread of all cards, and its own median as the expected figure, or the median
 //! of all where it has none. Intervals of a card's own readings alone would be worse: two or three
-//! readings hold too little, and one process with other libraries, as the 2.15 GiB on an RTX 4090,
-//! too much.
+//! readings hold too little, and one process with other libraries, as the 2.15 GiB on an RTX 4090, too
+//! much.
 
 use super::{MEASURED, READINGS, Runtime};
 use crate::bytes::Bytes;
