@@ -21,6 +21,7 @@
 
 mod canvas;
 mod components;
+mod heatmap;
 mod lengths;
 mod peaks;
 mod savings;
@@ -32,11 +33,12 @@ mod waterfall;
 
 pub use canvas::{PngError, png, svg};
 pub use components::{Component, Components, components};
+pub use heatmap::{HeatMap, heatmap};
 pub use lengths::{Lengths, lengths};
 pub use peaks::{Peaks, Series, peaks};
 pub use savings::{Lever, Saving, Savings, savings};
-pub use scene::{Align, Mark, Scene, Shape, Text, text_width};
-pub use style::{Capacity, Colour};
+pub use scene::{Align, Mark, Scene, Shape, Text, is_hidden, text_width};
+pub use style::{Capacity, Colour, DARK};
 pub use suite::{Suite, SuitePoint, suite};
 pub use timeline::{COLUMNS, Column, LiveBytes, columns, timeline};
 pub use waterfall::{Change, Waterfall, waterfall};

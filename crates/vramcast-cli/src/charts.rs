@@ -10,14 +10,15 @@ use vramcast::advise::{Step, Suggestion};
 use vramcast::bytes::Bytes;
 use vramcast::compare::Entry;
 use vramcast::config::ModelConfig;
+use vramcast::fit::Grid;
 use vramcast::gpu::{self, Gpu};
 use vramcast::lengths::Distribution;
 use vramcast::predict::{Effort, Prediction, Question, predict};
 use vramcast::timeline::Timeline;
 use vramcast::workload::{Runtime, Workload};
 use vramcast_chart::{
-    Capacity, Change, Component, Components, Lengths, Lever, LiveBytes, Peaks, Savings, Scene,
-    Series, Suite, SuitePoint, Waterfall,
+    Capacity, Change, Component, Components, HeatMap, Lengths, Lever, LiveBytes, Peaks, Savings,
+    Scene, Series, Suite, SuitePoint, Waterfall,
 };
 
 /// A chart and the name of its file, without an ending.
@@ -92,6 +93,27 @@ pub(crate) fn waterfall(now: &Prediction, suggestion: &Suggestion) -> Chart {
     }
 }
 
+/// Peaks over batch and sequence, with what fits. `None` where neither a card nor a capacity is
+/// named.
+pub(crate) fn heatmap(question: &Question<'_>, grid: &Grid) -> Option<Chart> {
+    let of_card = question.gpu.filter(|_| question.capacity.is_none());
+    let capacity = room(question.capacity()?, of_card);
+    let title = format!("{}, {}", question.model, question.workload.describe_kind());
+    let input = HeatMap {
+        title: &title,
+        quantity: "peak memory that NVML shows",
+        capacity: &capacity,
+        batches: &grid.batches,
+        seqs: &grid.seqs,
+        peaks: &grid.peak_nvml,
+        largest: &grid.largest,
+    };
+    Some(Chart {
+        name: "frontier".to_owned(),
+        scene: vramcast_chart::heatmap(&input),
+    })
+}
+
 /// What levers save beside what is claimed of them.
 pub(crate) fn savings(levers: &[Lever]) -> Chart {
     let input = Savings {
@@ -129,14 +151,16 @@ pub(crate) fn lengths(title: &str, texts: &Distribution, max_lengths: &[u64]) ->
 
 /// What a job must fit into.
 fn capacity(prediction: &Prediction) -> Option<Capacity> {
-    prediction.capacity.map(|bytes| Capacity {
-        // A capacity that was given stands instead of the card's.
-        name: prediction
-            .card_with_capacity()
-            .map_or("the given size", |card| card.product)
-            .to_owned(),
+    Some(room(prediction.capacity?, prediction.card_with_capacity()))
+}
+
+/// A capacity by the card that has it; one that was given stands instead of the card's.
+fn room(bytes: Bytes, card: Option<&Gpu>) -> Capacity {
+    let name = card.map_or("the given size", |card| card.product);
+    Capacity {
+        name: name.to_owned(),
         bytes,
-    })
+    }
 }
 
 /// Predicted against measured, for every row of the ledger.

@@ -7,6 +7,7 @@ mod calibration;
 mod charts;
 mod child;
 mod cmd;
+mod command_line;
 mod model;
 mod nvml;
 mod output;
