@@ -261,7 +261,7 @@ def create_context(record: dict[str, Any], nvml_before: dict[str, int]) -> None:
     torch.cuda.set_device(DEVICE)
     torch.cuda.synchronize(DEVICE)
     free, total = torch.cuda.mem_get_info(DEVICE)
-    record["mem_total"] = total
+    record["usable"] = total
     record["used_after_context"] = total - free
     uuid = device_uuid()
     after = read_nvml()[0].get(uuid)

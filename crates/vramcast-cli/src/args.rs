@@ -1,6 +1,6 @@
 //! What the user typed. Words are those of the records; the doc comments are the help texts.
 
-use crate::model;
+use crate::{calibration, model};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use clap_complete::Shell;
@@ -92,8 +92,14 @@ pub(crate) enum Command {
     /// The cards known, with their capacities and where those were read.
     #[command(after_help = "Example:\n  vramcast gpus --json")]
     Gpus(Json),
-    /// What this machine can do: CUDA, NVML, other tenants.
-    Doctor(Json),
+    /// Measure this machine's card: contexts and capacity, which predictions for it then use.
+    #[command(after_help = "Examples:\n  \
+        vramcast calibrate\n  \
+        vramcast calibrate --python .venv/bin/python --device cuda:1")]
+    Calibrate(Calibrate),
+    /// What this machine can do: CUDA, NVML, other tenants, PyTorch, calibrations.
+    #[command(after_help = "Example:\n  vramcast doctor --python .venv/bin/python")]
+    Doctor(Doctor),
     /// A script that completes this command's words in a shell.
     #[command(after_help = "Example:\n  \
         vramcast completions bash > ~/.local/share/bash-completion/completions/vramcast")]
@@ -115,6 +121,29 @@ pub(crate) enum Command {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Json {
+    /// Print JSON.
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Calibrate {
+    /// Which card: `cuda`, `cuda:1`, or `auto` for the first.
+    #[arg(long, default_value = "auto")]
+    pub(crate) device: Device,
+    /// A Python with torch and transformers; `python3` by default.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) python: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Doctor {
+    /// The Python in which to look for torch and transformers; `python3` by default.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) python: Option<PathBuf>,
     /// Print JSON.
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
@@ -427,11 +456,28 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// What is asked of a job.
+    /// What is asked of a job, with what was measured here of the card.
+    ///
+    /// # Errors
+    /// A card that is not known, a calibration that cannot be read.
+    pub(crate) fn question<'a>(
+        &self,
+        model: &'a str,
+        config: &'a ModelConfig,
+        workload: &'a Workload,
+    ) -> anyhow::Result<Question<'a>> {
+        let calibration = calibration::of(self.card()?, workload.runtime, self.torch)?;
+        Ok(Question {
+            calibration,
+            ..self.question_anywhere(model, config, workload)?
+        })
+    }
+
+    /// What is asked of a job, the same on every machine.
     ///
     /// # Errors
     /// A card that is not known.
-    pub(crate) fn question<'a>(
+    pub(crate) fn question_anywhere<'a>(
         &self,
         model: &'a str,
         config: &'a ModelConfig,

@@ -96,8 +96,8 @@ pub(crate) fn waterfall(now: &Prediction, suggestion: &Suggestion) -> Chart {
 /// Peaks over batch and sequence, with what fits. `None` where neither a card nor a capacity is
 /// named.
 pub(crate) fn heatmap(question: &Question<'_>, grid: &Grid) -> Option<Chart> {
-    let of_card = question.gpu.map(|gpu| Bytes(gpu.capacity().0));
-    let capacity = room(question.capacity.or(of_card)?, question.gpu);
+    let of_card = question.gpu.filter(|_| question.capacity.is_none());
+    let capacity = room(question.capacity()?, of_card);
     let title = format!("{}, {}", question.model, question.workload.describe_kind());
     let input = HeatMap {
         title: &title,
@@ -151,13 +151,11 @@ pub(crate) fn lengths(title: &str, texts: &Distribution, max_lengths: &[u64]) ->
 
 /// What a job must fit into.
 fn capacity(prediction: &Prediction) -> Option<Capacity> {
-    let card = prediction.gpu.as_deref().and_then(gpu::find);
-    Some(room(prediction.capacity?, card))
+    Some(room(prediction.capacity?, prediction.card_with_capacity()))
 }
 
 /// A capacity by the card that has it; one that was given stands instead of the card's.
 fn room(bytes: Bytes, card: Option<&Gpu>) -> Capacity {
-    let card = card.filter(|card| card.capacity().0 == bytes.0);
     let name = card.map_or("the given size", |card| card.product);
     Capacity {
         name: name.to_owned(),

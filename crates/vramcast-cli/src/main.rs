@@ -3,6 +3,7 @@
 
 mod args;
 mod audit;
+mod calibration;
 mod charts;
 mod child;
 mod cmd;
@@ -10,6 +11,7 @@ mod command_line;
 mod model;
 mod nvml;
 mod output;
+mod python;
 mod records;
 mod suite;
 mod trial;

@@ -10,7 +10,6 @@ use std::time::Duration;
 use vramcast::accuracy::Spread;
 use vramcast::bytes::{Bytes, grouped};
 use vramcast::compare::{Entry, Row};
-use vramcast::gpu;
 use vramcast::predict::{Prediction, Verdict};
 
 /// Prints to stdout; a broken pipe is an error that the caller can tell from others.
@@ -161,12 +160,9 @@ pub(crate) fn headline(p: &Prediction) -> String {
         None => format!("needs {takes}"),
     };
     // A capacity that was given stands instead of the card's.
-    let there_is = p.capacity.map(|capacity| {
-        let card = p.gpu.as_deref().and_then(gpu::find);
-        match card.filter(|g| g.capacity().0 == capacity.0) {
-            Some(card) => format!("{} has {capacity}", card.name),
-            None => format!("{capacity} was given"),
-        }
+    let there_is = p.capacity.map(|capacity| match p.card_with_capacity() {
+        Some(card) => format!("{} has {capacity}", card.name),
+        None => format!("{capacity} was given"),
     });
     let may = p
         .allocator_limit

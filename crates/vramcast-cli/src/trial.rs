@@ -3,7 +3,7 @@
 use crate::args::{Device, Target};
 use crate::child::{self, Ended};
 use crate::suite::Entry;
-use crate::{model, nvml, output, records};
+use crate::{calibration, model, nvml, output, records};
 use anyhow::{Context, Result, bail};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -13,6 +13,7 @@ use std::path::Path;
 use std::time::SystemTime;
 use vramcast::bytes::Bytes;
 use vramcast::config::{ModelConfig, quoted};
+use vramcast::context::Loaded;
 use vramcast::gpu::{self, Gpu};
 use vramcast::predict::{Prediction, Question, predict_with_timeline, steps};
 use vramcast::record::{Record, RunOutcome, SCHEMA};
@@ -30,6 +31,8 @@ pub(crate) struct Trials<'a> {
     python: Option<&'a Path>,
     /// Where traces of PyTorch's allocator are kept, if they are.
     traces: Option<&'a Path>,
+    /// Whether what was measured of the card before is used.
+    calibrated: bool,
     /// What is known of each runtime's place; warnings about it are said once.
     places: Vec<(Runtime, Place)>,
 }
@@ -41,6 +44,8 @@ pub(crate) struct Trial {
     config: ModelConfig,
     pub(crate) prediction: Prediction,
     pub(crate) timeline: Timeline,
+    /// What its process will have loaded.
+    pub(crate) loaded: Loaded,
 }
 
 /// A record, and how the allocator's trace compares with the prediction if one was asked for.
@@ -85,7 +90,16 @@ impl<'a> Trials<'a> {
             device,
             python,
             traces,
+            calibrated: false,
             places: Vec::new(),
+        }
+    }
+
+    /// The same jobs, predicted with what was measured of the card before.
+    pub(crate) fn calibrated(self) -> Self {
+        Self {
+            calibrated: true,
+            ..self
         }
     }
 
@@ -96,20 +110,30 @@ impl<'a> Trials<'a> {
     pub(crate) fn plan(&mut self, entry: Entry) -> Result<Trial> {
         let place = self.place(entry.workload.runtime)?;
         let config = model::model(&entry.model)?;
-        let answer = predict_with_timeline(&Question {
+        let calibration = match (self.calibrated, place.cuda) {
+            (true, Some(_)) => {
+                calibration::of(place.known, entry.workload.runtime, self.target.torch)?
+            }
+            _ => None,
+        };
+        let question = Question {
             flavour: if place.cuda.is_some() {
                 Flavour::Cuda
             } else {
                 Flavour::Cpu
             },
             gpu: place.known,
+            calibration,
             allocator_limit: self.limit(&entry),
             ..self
                 .target
-                .question(&entry.model, &config, &entry.workload)?
-        });
+                .question_anywhere(&entry.model, &config, &entry.workload)?
+        };
+        let loaded = question.loaded();
+        let answer = predict_with_timeline(&question);
         let (prediction, timeline) = answer.with_context(|| quoted(&entry.model))?;
         Ok(Trial {
+            loaded,
             place,
             entry,
             config,

@@ -1,14 +1,10 @@
 //! What the person at the terminal gets: answers, and one clear line for every bad question.
 
-use assert_cmd::Command;
-use std::path::{Path, PathBuf};
-use tempfile::TempDir;
+mod program;
 
-fn vramcast() -> Command {
-    let mut command = Command::cargo_bin("vramcast").unwrap();
-    command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
-    command
-}
+use program::vramcast;
+use std::path::PathBuf;
+use tempfile::TempDir;
 
 /// A command line that must be refused with exit status 2 and one line on stderr that contains
 /// `part`.

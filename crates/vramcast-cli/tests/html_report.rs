@@ -1,5 +1,7 @@
 //! `vramcast report --out FILE.html`: what the page says, and what no file can make of it.
 
+mod program;
+
 use assert_cmd::Command;
 use scraper::{ElementRef, Html, Selector};
 use serde_json::{Value, json};
@@ -13,7 +15,7 @@ fn root() -> PathBuf {
 }
 
 fn vramcast(folder: &Path) -> Command {
-    let mut command = Command::cargo_bin("vramcast").unwrap();
+    let mut command = program::vramcast();
     command.current_dir(folder);
     command
 }
@@ -447,7 +449,7 @@ fn a_model_that_is_not_there_is_told_and_its_prediction_shown() {
     let notes = all_words(&page, "article li");
     let told = "no charts and no advice: gone/config.json: no such file";
     assert!(notes.iter().any(|note| note == told), "{notes:?}");
-    assert!(all_words(&page, ".answer.oom")[0].starts_with("does not fit: needs 13.81 GiB"));
+    assert!(all_words(&page, ".answer.oom")[0].starts_with("does not fit: needs 13.43 GiB"));
     assert_eq!(select(&page, ".ledger .sum").len(), 3);
     assert_eq!(select(&page, "svg").len(), 0);
     let command = NO_FIT.replace("bert-large-uncased", "vramcast predict gone/config.json");

@@ -1,6 +1,9 @@
 //! `vramcast lengths`, from files to answers.
 
+mod program;
+
 use assert_cmd::Command;
+use program::vramcast;
 use serde_json::Value;
 use std::path::Path;
 use tempfile::TempDir;
@@ -24,7 +27,7 @@ fn folder(name: &str, content: &[u8]) -> TempDir {
 
 /// The command in a folder, with options after the file.
 fn lengths(folder: &Path, file: &str, options: &str) -> Command {
-    let mut command = Command::cargo_bin("vramcast").unwrap();
+    let mut command = vramcast();
     command.current_dir(folder);
     command.args(["lengths", file, "--tokenizer", "tokenizer.json"]);
     command.args(options.split_whitespace());
@@ -85,7 +88,7 @@ fn the_peak_is_that_of_a_prediction() {
     let rows = answer["batches"].as_array().unwrap();
     assert_eq!(rows.len(), 3);
     for (row, seq) in rows.iter().zip([64, 5, 5]) {
-        let mut predict = Command::cargo_bin("vramcast").unwrap();
+        let mut predict = vramcast();
         predict.args([
             "predict",
             "google/bert_uncased_L-2_H-128_A-2",
@@ -202,7 +205,7 @@ fn what_cannot_be_read_is_refused_in_one_line_with_its_place() {
         ("none.json", "none.json: cannot be read"),
         (".", ".: not a file"),
     ] {
-        let mut command = Command::cargo_bin("vramcast").unwrap();
+        let mut command = vramcast();
         command
             .current_dir(folder.path())
             .args(["lengths", "a.txt", "--tokenizer", tokenizer]);

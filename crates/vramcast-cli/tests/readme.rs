@@ -1,6 +1,8 @@
 //! The README shows what the tool prints, and the figures of the accuracy page.
 
-use assert_cmd::Command;
+mod program;
+
+use program::vramcast;
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
@@ -20,7 +22,7 @@ fn every_output_shown_is_what_the_command_prints() {
         let (line, expected) = block.split_once('\n').unwrap();
         // Charts and records go to a place of their own.
         let out = tempfile::TempDir::new().unwrap();
-        let mut command = Command::cargo_bin("vramcast").unwrap();
+        let mut command = vramcast();
         command.current_dir(out.path()).args(line.split(' '));
         let output = command.output().unwrap();
         assert_eq!(

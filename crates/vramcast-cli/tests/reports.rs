@@ -1,6 +1,8 @@
 //! What is committed under `reports/` against what the code says today.
 
-use assert_cmd::Command;
+mod program;
+
+use program::vramcast;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -42,13 +44,6 @@ fn root() -> PathBuf {
 fn files(names: &[&str]) -> Vec<PathBuf> {
     let file = |name: &&str| Path::new("reports/records").join(name);
     names.iter().map(file).collect()
-}
-
-/// At the root of the repository: some models of the records are files in it.
-fn vramcast() -> Command {
-    let mut command = Command::cargo_bin("vramcast").unwrap();
-    command.current_dir(root());
-    command
 }
 
 fn accuracy(names: &[&str]) -> Value {

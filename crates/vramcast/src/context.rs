@@ -1,12 +1,20 @@
 //! What a process takes of a card beyond its allocator: the context, loaded kernels and the
 //! workspaces of libraries.
 //!
-//! No formula gives it; it is measured per card. A card that nobody measured gets an interval, and
-//! the prediction says so.
+//! No formula gives it; it is measured per card. A card that this project did not measure gets an
+//! interval from what others read on it and on other cards, and the prediction says so.
 
-use crate::bytes::{Bytes, MIB};
+mod readings;
+mod spread;
+
+pub use readings::{READINGS, Reading};
+pub use spread::{CardContexts, Interval, cards, of_others};
+
+use crate::bytes::Bytes;
 use crate::gpu::Gpu;
-use crate::workload::Mode;
+use crate::workload::{Mode, Runtime};
+use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// A context, with what is known of its size.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +25,7 @@ pub struct Context {
     pub low: Bytes,
     /// The highest.
     pub high: Bytes,
-    /// Where it was measured; `None` if nobody measured this card.
+    /// Where this project measured it; `None` if it did not.
     pub source: Option<&'static str>,
 }
 
@@ -32,7 +40,8 @@ impl Context {
 }
 
 /// What a process has loaded, as far as its context depends on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Loaded {
     /// candle's kernels.
     Candle {
@@ -48,6 +57,34 @@ pub enum Loaded {
     },
     /// PyTorch's kernels for whatever a process has run so far.
     TorchUsed,
+}
+
+impl Loaded {
+    /// Whose kernels they are.
+    pub fn runtime(self) -> Runtime {
+        match self {
+            Self::Candle { .. } => Runtime::Candle,
+            Self::Torch { .. } | Self::TorchUsed => Runtime::Torch,
+        }
+    }
+}
+
+impl fmt::Display for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Candle { half: false } => f.write_str("candle, fp32"),
+            Self::Candle { half: true } => f.write_str("candle, half precision"),
+            Self::Torch { mode, cudnn } => {
+                let what = match mode {
+                    Mode::Train => "training",
+                    Mode::Infer => "inference",
+                };
+                let with = if *cudnn { ", cuDNN attention" } else { "" };
+                write!(f, "PyTorch, {what}{with}")
+            }
+            Self::TorchUsed => f.write_str("PyTorch, whatever ran before"),
+        }
+    }
 }
 
 struct Row {
@@ -109,27 +146,27 @@ const MEASURED: &[Row] = &[
     },
 ];
 
-/// For cards that nobody measured. Contexts grow with the number of multiprocessors: an A10G (80 of
-/// them) took 0.31 GiB under PyTorch 2.1 (github.com/Lightning-AI/litgpt issue 136, by the sums in
-/// its message), an H200 (132) takes 689 MiB here. Nothing was measured between or beyond.
-const UNMEASURED: [u64; 3] = [250 * MIB, 500 * MIB, 800 * MIB];
-
-/// The context of a process on a card, or on any card.
+/// The context of a process on a card, or on any card. candle's on a card that this project did not
+/// measure is taken to be as PyTorch's: on an H200 it is that of inference within 2 MiB.
 pub fn context(gpu: Option<&Gpu>, loaded: Loaded) -> Context {
     let measured = gpu.and_then(|gpu| {
         MEASURED
             .iter()
             .find(|r| r.gpu == gpu.name && r.loaded == loaded)
     });
-    let (sizes, source) = match measured {
-        Some(row) => ([row.low, row.bytes, row.high], Some(row.source)),
-        None => (UNMEASURED, None),
-    };
-    let [low, bytes, high] = sizes.map(Bytes);
+    if let Some(row) = measured {
+        return Context {
+            bytes: Bytes(row.bytes),
+            low: Bytes(row.low),
+            high: Bytes(row.high),
+            source: Some(row.source),
+        };
+    }
+    let Interval { low, bytes, high } = gpu.map_or_else(spread::anywhere, spread::on);
     Context {
         bytes,
         low,
         high,
-        source,
+        source: None,
     }
 }

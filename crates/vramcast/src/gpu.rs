@@ -70,6 +70,11 @@ pub enum Basis {
 }
 
 impl Gpu {
+    /// Most threads resident on the whole card.
+    pub fn resident_threads(&self) -> u64 {
+        u64::from(self.sms) * u64::from(self.threads_per_sm)
+    }
+
     /// The capacity to hold a prediction against, and which total that is.
     pub fn capacity(&self) -> (u64, Basis) {
         match (self.usable_total, self.nvml_total) {
@@ -620,6 +625,21 @@ pub const GPUS: &[Gpu] = &[
         usable_total: bytes(16_856_776_704, gls!("RTX2000Ada_deviceQuery.py")),
     },
     Gpu {
+        name: "rtx-2000-ada-laptop",
+        product: "NVIDIA RTX 2000 Ada Generation Laptop GPU",
+        aliases: &[],
+        architecture: "Ada Lovelace",
+        compute_capability: (8, 9),
+        sms: 24,
+        threads_per_sm: 1536,
+        memory_gb: 8,
+        nvml_total: None,
+        usable_total: gib(
+            7_620,
+            "datalab-to/marker#1014, 7.62 GiB as printed, rounded",
+        ),
+    },
+    Gpu {
         name: "rtx-4000-ada",
         product: "NVIDIA RTX 4000 Ada Generation",
         aliases: &[],
@@ -642,6 +662,36 @@ pub const GPUS: &[Gpu] = &[
         memory_gb: 48,
         nvml_total: mib(49_140, gls!("RTX6000Ada_x8_smi.py")),
         usable_total: bytes(51_002_867_712, gls!("RTX6000Ada_x8_deviceQuery.py")),
+    },
+    Gpu {
+        name: "rtx-4050-laptop",
+        product: "NVIDIA GeForce RTX 4050 Laptop GPU",
+        aliases: &[],
+        architecture: "Ada Lovelace",
+        compute_capability: (8, 9),
+        sms: 20,
+        threads_per_sm: 1536,
+        memory_gb: 6,
+        nvml_total: None,
+        usable_total: gib(
+            5_770,
+            "facebookresearch/seamless_communication#341, 5.77 GiB as printed, rounded",
+        ),
+    },
+    Gpu {
+        name: "rtx-4060-laptop",
+        product: "NVIDIA GeForce RTX 4060 Laptop GPU",
+        aliases: &[],
+        architecture: "Ada Lovelace",
+        compute_capability: (8, 9),
+        sms: 24,
+        threads_per_sm: 1536,
+        memory_gb: 8,
+        nvml_total: None,
+        usable_total: gib(
+            7_750,
+            "ESRSchao/EdgeRegNet#2, beside a mobile processor, 7.75 GiB as printed, rounded",
+        ),
     },
     Gpu {
         name: "rtx-4060-ti-16gb",
@@ -741,6 +791,21 @@ pub const GPUS: &[Gpu] = &[
         memory_gb: 24,
         nvml_total: mib(23_034, gls!("L4_smi.py")),
         usable_total: bytes(23_570_219_008, gls!("L4_deviceQuery.py")),
+    },
+    Gpu {
+        name: "l40",
+        product: "NVIDIA L40",
+        aliases: &[],
+        architecture: "Ada Lovelace",
+        compute_capability: (8, 9),
+        sms: 142,
+        threads_per_sm: 1536,
+        memory_gb: 48,
+        nvml_total: None,
+        usable_total: gib(
+            44_310,
+            "escontra/gauss_gym#11, 44.31 GiB as printed, rounded; QwenLM/Qwen3-VL#2097 prints 44.40",
+        ),
     },
     Gpu {
         name: "l40s",

@@ -12,6 +12,7 @@ pub mod advise;
 pub mod alloc;
 pub mod backend;
 pub mod bytes;
+pub mod calibration;
 pub mod candle;
 pub mod compare;
 pub mod config;

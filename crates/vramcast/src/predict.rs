@@ -5,9 +5,10 @@ mod torch;
 
 use crate::alloc::caching::ConfError;
 use crate::bytes::{Bytes, TooLarge};
+use crate::calibration::{Calibration, Cited};
 use crate::config::ModelConfig;
-use crate::context::Context;
-use crate::gpu::{Basis, Gpu};
+use crate::context::{self, Context, Loaded};
+use crate::gpu::{self, Basis, Gpu};
 use crate::record::SCHEMA;
 use crate::shadow::MOST_PASSES;
 use crate::shadow::candle::Flavour;
@@ -47,6 +48,8 @@ pub struct Question<'a> {
     pub gpu: Option<&'static Gpu>,
     /// The capacity it should fit, instead of the card's.
     pub capacity: Option<Bytes>,
+    /// What was measured of that card with this runtime, if it was: instead of what is known here.
+    pub calibration: Option<&'a Calibration>,
     /// What PyTorch's allocator may reserve, as `set_per_process_memory_fraction` sets it.
     pub allocator_limit: Option<Bytes>,
     /// What PyTorch's process did before.
@@ -84,6 +87,7 @@ impl<'a> Question<'a> {
             flavour: Flavour::Cuda,
             gpu: None,
             capacity: None,
+            calibration: None,
             allocator_limit: None,
             process: Process::Fresh,
             models: 1,
@@ -94,9 +98,40 @@ impl<'a> Question<'a> {
     }
 
     /// What the job must fit into.
-    pub(crate) fn capacity(&self) -> Option<Bytes> {
+    pub fn capacity(&self) -> Option<Bytes> {
         self.capacity
+            .or_else(|| self.calibration.and_then(Calibration::usable))
             .or_else(|| self.gpu.map(|gpu| Bytes(gpu.capacity().0)))
+    }
+
+    /// What the process has loaded when it is done.
+    pub fn loaded(&self) -> Loaded {
+        match self.workload.runtime {
+            Runtime::Candle => candle::loaded(self),
+            Runtime::Torch => torch::loaded(self),
+        }
+    }
+
+    /// The context, and what is to be said of it.
+    fn context(&self) -> (Context, Option<String>) {
+        let loaded = self.loaded();
+        let calibrated = self.calibration.and_then(|calibration| {
+            let context = calibration.context(loaded)?;
+            Some((context, calibration.cited(loaded)))
+        });
+        if let Some((context, cited)) = calibrated {
+            let note = format!(
+                "context measured on this machine on {}: driver {}, {} run{}",
+                cited.date,
+                cited.driver,
+                cited.runs,
+                if cited.runs == 1 { "" } else { "s" }
+            );
+            return (context, Some(note));
+        }
+        let context = context::context(self.gpu, loaded);
+        let note = context_note(self.gpu, &context, self.workload.runtime);
+        (context, note)
     }
 }
 
@@ -201,6 +236,9 @@ pub struct Prediction {
     pub capacity: Option<Bytes>,
     /// What PyTorch's allocator may reserve of that.
     pub allocator_limit: Option<Bytes>,
+    /// What was measured of the card on the machine that asked, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Cited>,
     /// Whether it does.
     pub verdict: Verdict,
     /// Elements of all parameters.
@@ -255,6 +293,14 @@ pub struct Prediction {
 }
 
 impl Prediction {
+    /// The card, where the capacity is its own and was not given instead.
+    pub fn card_with_capacity(&self) -> Option<&'static Gpu> {
+        let card = self.gpu.as_deref().and_then(gpu::find)?;
+        let measured = self.calibration.as_ref().and_then(|cited| cited.usable);
+        let own = measured.unwrap_or(Bytes(card.capacity().0));
+        (self.capacity == Some(own)).then_some(card)
+    }
+
     /// Whether its sizes agree with one another, as those of every answer do. A file may hold
     /// anything.
     pub fn adds_up(&self) -> bool {
@@ -343,6 +389,9 @@ pub fn predict_with_timeline(
         gpu: question.gpu.map(|gpu| gpu.name.to_owned()),
         capacity: question.capacity(),
         allocator_limit: question.allocator_limit,
+        calibration: question
+            .calibration
+            .map(|calibration| calibration.cited(question.loaded())),
         verdict: foreseen.verdict,
         n_params: foreseen.n_params,
         allocations: foreseen.allocations,
@@ -455,7 +504,7 @@ fn passes_note(workload: &Workload) -> Option<String> {
     })
 }
 
-/// What is assumed of a context that nobody measured.
+/// What the interval of a context that this project did not measure rests on.
 fn context_note(gpu: Option<&Gpu>, context: &Context, runtime: Runtime) -> Option<String> {
     let Context {
         low, high, source, ..
@@ -463,19 +512,37 @@ fn context_note(gpu: Option<&Gpu>, context: &Context, runtime: Runtime) -> Optio
     if source.is_some() {
         return None;
     }
-    Some(match gpu {
-        Some(gpu) => format!(
-            "nobody has measured {}'s context on {}: {low} to {high} is assumed",
-            runtime.product(),
+    let others = context::cards().len();
+    Some(match (gpu, runtime) {
+        (None, _) => format!(
+            "the context depends on the card: {low} to {high} is assumed, the medians of {others} cards"
+        ),
+        (Some(gpu), Runtime::Candle) => format!(
+            "nobody has measured candle's context on {}: {low} to {high} is assumed, as PyTorch's on \
+             {others} cards",
             gpu.product
         ),
-        None => format!("the context depends on the card: {low} to {high} is assumed"),
+        (Some(gpu), Runtime::Torch) => {
+            let own = context::cards().iter().find(|c| c.gpu.name == gpu.name);
+            let readings = match own.map_or(0, |card| card.readings()) {
+                0 => "none on it by others".to_owned(),
+                1 => "one reading on it by others".to_owned(),
+                n => format!("{n} readings on it by others"),
+            };
+            format!(
+                "nobody has measured PyTorch's context on {} with this tool: {low} to {high}, from \
+                 {readings} and the spread over {others} cards",
+                gpu.product
+            )
+        }
     })
 }
 
 /// What is not known of a card's capacity.
 fn capacity_note(question: &Question<'_>) -> Option<String> {
-    let gpu = question.gpu.filter(|_| question.capacity.is_none())?;
+    let measured = question.calibration.and_then(Calibration::usable);
+    let known = question.capacity.or(measured).is_some();
+    let gpu = question.gpu.filter(|_| !known)?;
     (gpu.capacity().1 == Basis::NvmlTotal).then(|| {
         format!(
             "the capacity of {} is NVML's total; the driver keeps an unknown part of it",

@@ -3,6 +3,7 @@
 pub(crate) mod accuracy;
 mod advise;
 mod audit;
+mod calibrate;
 mod catalogue;
 mod completions;
 mod doctor;
@@ -30,7 +31,8 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
         Command::Audit(args) => audit::run(&args),
         Command::Models(args) => catalogue::models(args.json),
         Command::Gpus(args) => catalogue::gpus(args.json),
-        Command::Doctor(args) => doctor::run(args.json),
+        Command::Calibrate(args) => calibrate::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Completions { shell } => completions::run(shell),
         Command::Man { out } => man::run(&out),
         Command::ProbeChild => crate::child::candle::serve().map(|()| Exit::Fine),

@@ -38,10 +38,12 @@ pub(crate) fn run(args: &Predict) -> Result<Exit> {
 /// What it must fit into, in words.
 pub(crate) fn target(question: &Question<'_>) -> String {
     let mut words = Vec::new();
-    match (question.capacity, question.gpu) {
+    match (question.capacity(), question.gpu) {
+        (Some(capacity), Some(gpu)) if question.capacity.is_none() => {
+            words.push(format!("{} ({capacity})", gpu.name));
+        }
         (Some(capacity), _) => words.push(capacity.to_string()),
-        (None, Some(gpu)) => words.push(format!("{} ({})", gpu.name, Bytes(gpu.capacity().0))),
-        (None, None) => {}
+        (None, _) => {}
     }
     if let Some(limit) = question.allocator_limit {
         words.push(format!("an allocator limited to {limit}"));

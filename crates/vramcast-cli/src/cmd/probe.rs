@@ -14,7 +14,8 @@ use vramcast::workload::Runtime;
 
 pub(crate) fn run(args: &Probe) -> Result<Exit> {
     let traces = args.trace.then_some(args.out.as_path());
-    let mut trials = Trials::new(&args.target, args.device, args.python.as_deref(), traces);
+    let mut trials =
+        Trials::new(&args.target, args.device, args.python.as_deref(), traces).calibrated();
     match &args.suite {
         Some(file) => {
             // A suite takes long: what is wrong with it is said before it begins.

@@ -3,6 +3,8 @@
 
 pub(crate) mod html;
 
+mod contexts;
+
 use crate::args::Report;
 use crate::charts::{self, Chart};
 use crate::cmd::accuracy;
@@ -155,6 +157,9 @@ fn page(runtime: Runtime, accuracy: &Accuracy, charts: &[Chart], example: &[Char
         Runtime::Candle => CANDLE_LIMITS,
         Runtime::Torch => TORCH_LIMITS,
     };
+    if runtime == Runtime::Torch {
+        page += &contexts::section();
+    }
     page += "## Every run\n\n";
     page += &every_run(runtime, accuracy);
     page + &unpredicted(accuracy)
@@ -220,8 +225,8 @@ const CANDLE_LIMITS: &str = "## What these figures do not say\n\n\
     * The prediction keeps a clock of a host and a device at speeds that were read from traces of \
     these machines. The range that it gives covers hosts from 0.85 to 1.6 times as slow, and 1 % or \
     a chunk of 32 MiB that nothing explains.\n\
-    * The context is the one of these cards and this driver. For others it is an interval that \
-    nobody here measured.\n\
+    * The context is the one of these cards and this driver. For others it is taken to be as PyTorch's, \
+    which others read on theirs.\n\
     * One kind of card, one driver, one version of candle.\n\n";
 
 const TORCH_LIMITS: &str = "## What these figures do not say\n\n\

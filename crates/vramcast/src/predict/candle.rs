@@ -2,14 +2,14 @@
 
 use super::{
     AtPeak, Effort, Foreseen, PhasePrediction, PredictError, Question, Range, Verdict, at_peak,
-    context_note, model_requested, passes_note, steps,
+    model_requested, passes_note, steps,
 };
 use crate::alloc::{self, Pace};
 use crate::backend::Activation;
 use crate::bytes::{Bytes, TooLarge};
 use crate::candle;
 use crate::config::ModelConfig;
-use crate::context::{Context, Loaded, context};
+use crate::context::{Context, Loaded};
 use crate::dtype::DType;
 use crate::pace;
 use crate::shadow::MOST_PASSES;
@@ -25,7 +25,6 @@ pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), P
         config,
         workload,
         flavour,
-        gpu,
         ..
     } = *question;
     check(question)?;
@@ -38,16 +37,11 @@ pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), P
     let peak = highest(&phases).ok_or(TooLarge)?;
     let requested = Bytes(peak.bytes);
     // On the CPU there is no pool and no context: what is requested is all.
-    let (reserved, context) = match flavour {
-        Flavour::Cpu => (Range::exactly(requested), Context::NOTHING),
+    let (reserved, (context, note)) = match flavour {
+        Flavour::Cpu => (Range::exactly(requested), (Context::NOTHING, None)),
         Flavour::Cuda => (
             reserved(&timeline, requested, question.effort)?,
-            context(
-                gpu,
-                Loaded::Candle {
-                    half: workload.precision.products() != DType::F32,
-                },
-            ),
+            question.context(),
         ),
     };
     let (low, high) = (
@@ -61,10 +55,6 @@ pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), P
         Some(_) => Verdict::Tight,
     };
     let steps_of_phases = phases.iter().filter(|p| p.phase != Phase::Load);
-    let note = match flavour {
-        Flavour::Cpu => None,
-        Flavour::Cuda => context_note(gpu, &context, Runtime::Candle),
-    };
     let at_peak: AtPeak = at_peak(&timeline, peak.event, requested);
     let foreseen = Foreseen {
         runtime_version: candle::VERSION,
@@ -95,6 +85,13 @@ pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), P
         context,
     };
     Ok((foreseen, timeline))
+}
+
+/// What the process has loaded when it is done.
+pub(super) fn loaded(question: &Question<'_>) -> Loaded {
+    Loaded::Candle {
+        half: question.workload.precision.products() != DType::F32,
+    }
 }
 
 impl From<RunError> for PredictError {

@@ -3,11 +3,11 @@
 
 use super::{
     Effort, Foreseen, PhasePrediction, PredictError, Question, Range, Shortage, Verdict, at_peak,
-    context_note, model_requested, passes_note, steps,
+    model_requested, passes_note, steps,
 };
 use crate::alloc::caching::{AddressOrder, Conf, Failure, Limits, Replay, Stats, replay};
 use crate::bytes::{Bytes, MIB, TooLarge};
-use crate::context::{Context, Loaded, context};
+use crate::context::{Context, Loaded};
 use crate::shadow::torch::{self, BUILDS, Build, Card, Process, Profile, RunError, run_in_turn};
 use crate::timeline::Timeline;
 use crate::workload::{Code, Placement, Runtime};
@@ -20,7 +20,7 @@ const ALTERNATIVES: [AddressOrder; 2] = [AddressOrder::Descending, AddressOrder:
 const SEGMENT_STEP: u64 = 2 * MIB;
 
 pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), PredictError> {
-    let Question { workload, gpu, .. } = *question;
+    let Question { workload, .. } = *question;
     if workload.code == Code::CandleTransformers {
         return Err(PredictError::Workload(
             "candle-transformers is candle's: use --runtime candle".to_owned(),
@@ -47,7 +47,7 @@ pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), P
         let others = ALTERNATIVES.into_iter().map(at);
         others.fold(Range::exactly(at(AddressOrder::EXPECTED)), Range::or)
     });
-    let context = context(gpu, loaded(question));
+    let (context, context_note) = question.context();
     let (verdict, end) = match Room::new(question, &context) {
         None => (Verdict::Unknown, None),
         Some(room) => verdict(question, &timeline, conf, &room, (allocated, reserved))?,
@@ -78,7 +78,7 @@ pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), P
         verdict,
         peak_phase: peak.phase,
         phases: expected.phases.iter().map(phase).collect(),
-        notes: notes(question, &context),
+        notes: context_note.into_iter().chain(notes(question)).collect(),
         context,
     };
     Ok((foreseen, timeline))
@@ -133,7 +133,7 @@ fn story(question: &Question<'_>, process: Process) -> Result<(Timeline, u64), P
 }
 
 /// What the process has loaded when it is done.
-fn loaded(question: &Question<'_>) -> Loaded {
+pub(super) fn loaded(question: &Question<'_>) -> Loaded {
     match question.process {
         Process::Used { .. } => Loaded::TorchUsed,
         Process::Fresh => Loaded::Torch {
@@ -153,10 +153,8 @@ fn profile(question: &Question<'_>) -> Profile {
 }
 
 /// What this answer rests on that was not measured.
-fn notes(question: &Question<'_>, context: &Context) -> Vec<String> {
-    let mut notes: Vec<String> = context_note(question.gpu, context, Runtime::Torch)
-        .into_iter()
-        .collect();
+fn notes(question: &Question<'_>) -> Vec<String> {
+    let mut notes = Vec::new();
     let Profile { card, build, .. } = profile(question);
     if let Some(gpu) = question.gpu
         && card != Card::H200

@@ -115,11 +115,11 @@ fn row(name: &str, fit: &Fit, each: Option<Bytes>, all: Option<Bytes>) -> Vec<St
 /// The share of the card that PyTorch's allocator may take in each of the processes that are certain
 /// to fit, beside a context that may be at its highest; rounded down.
 fn fraction(question: &Question<'_>, found: &Instances) -> Option<String> {
-    let card = question.gpu.filter(|_| question.capacity.is_none())?;
+    question.gpu.filter(|_| question.capacity.is_none())?;
     if question.workload.runtime != Runtime::Torch || found.processes.certain < 2 {
         return None;
     }
-    let capacity = card.capacity().0;
+    let capacity = question.capacity()?.0;
     let context = found.alone.peak_nvml_high.0 - found.alone.peak_reserved_high.0;
     let share = (capacity / found.processes.certain).checked_sub(context)?;
     let thousandths = u128::from(share) * 1000 / u128::from(capacity);
