@@ -6,6 +6,8 @@ mod audit;
 mod charts;
 mod child;
 mod cmd;
+mod difference;
+mod gate;
 mod model;
 mod nvml;
 mod output;

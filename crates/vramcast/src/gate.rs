@@ -8,7 +8,7 @@ use crate::diff::{Change, Difference};
 use crate::figures::{Figure, Figures};
 use crate::layers::{Layer, Span};
 use crate::timeline::{Category, Phase};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer, de};
 use std::fmt;
 use std::str::FromStr;
 
@@ -72,6 +72,13 @@ impl fmt::Display for Share {
             (whole, part) if part % 10 == 0 => write!(f, "{whole}.{} %", part / 10),
             (whole, part) => write!(f, "{whole}.{part:02} %"),
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for Share {
+    fn deserialize<D: de::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map_err(de::Error::custom)
     }
 }
 
@@ -194,6 +201,23 @@ pub enum What {
         /// Why.
         text: String,
     },
+    /// A budget for a figure that nobody knows.
+    NotKnown {
+        /// Which peak.
+        figure: Figure,
+    },
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.what.fmt(f)?;
+        match self.what {
+            What::Grew { tolerance, .. } if self.level > Level::Pass => {
+                write!(f, "; tolerated: {tolerance}")
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl fmt::Display for What {
@@ -203,13 +227,9 @@ impl fmt::Display for What {
             None => "from nothing".to_owned(),
         };
         match self {
-            Self::Grew {
-                figure,
-                change,
-                tolerance,
-            } => write!(
+            Self::Grew { figure, change, .. } => write!(
                 f,
-                "{figure} grew by {} ({}) to {}; tolerated: {tolerance}",
+                "{figure} grew by {} ({}) to {}",
                 share(change),
                 signed(change.growth()),
                 change.after
@@ -238,6 +258,9 @@ impl fmt::Display for What {
                 f,
                 "{figure} may be up to {highest}, more than the budget of {budget}"
             ),
+            Self::NotKnown { figure } => {
+                write!(f, "a budget for {figure}, which is not known")
+            }
             Self::Card { text } | Self::OutOfMemory { text } | Self::NoBaseline { text } => {
                 f.write_str(text)
             }
@@ -344,16 +367,18 @@ pub fn inject(figures: &mut Figures, bytes: Bytes) {
         more(&mut layer.bytes, share);
         left -= share;
     }
-    if left > 0 {
-        figures.layers.push(Layer {
+    let one = |layer: &&mut Layer| holds(layer) && layer.scope.count() == 1;
+    match figures.layers.iter_mut().find(one) {
+        Some(layer) => more(&mut layer.bytes, left),
+        None => figures.layers.push(Layer {
             category: Category::Activations,
             phase: Phase::Forward,
             scope: Span {
-                module: "injected".to_owned(),
+                module: String::new(),
                 range: None,
             },
             bytes: Bytes(left),
-        });
+        }),
     }
 }
 

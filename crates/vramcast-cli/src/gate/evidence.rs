@@ -1,0 +1,245 @@
+//! What is known of a workload now: predicted, measured by another program, or measured here.
+
+use super::file::{Job, Run};
+use super::measured::{self, Figured, Seen};
+use super::problem::Problem;
+use crate::args::{Device, Target};
+use crate::output;
+use crate::suite::Entry;
+use crate::trial::Trials;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+use vramcast::bytes::Bytes;
+use vramcast::config::quoted;
+use vramcast::figures::Figures;
+use vramcast::gate::{Share, inject};
+use vramcast::predict::{Prediction, Question, predict};
+use vramcast::record::Record;
+use vramcast::workload::{Runtime, Workload};
+
+/// What the baseline has of it too.
+#[derive(Debug)]
+pub(crate) struct Evidence {
+    /// What was asked, as the baseline keeps it.
+    pub(crate) configuration: Map<String, Value>,
+    /// What runs, for people.
+    pub(crate) title: Option<String>,
+    pub(crate) prediction: Option<Prediction>,
+    pub(crate) predicted: Option<Figures>,
+    pub(crate) measured: Option<Seen>,
+}
+
+/// Growth that a gate must notice.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Injection {
+    Size(Bytes),
+    /// Of what is allocated at the peak.
+    Share(Share),
+}
+
+impl FromStr for Injection {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let injection = match text.trim_end().ends_with('%') {
+            true => Self::Share(text.parse()?),
+            false => Self::Size(Bytes::parse(text)?),
+        };
+        match injection {
+            Self::Size(Bytes(0)) | Self::Share(Share(0)) => Err("nothing would grow".to_owned()),
+            injection => Ok(injection),
+        }
+    }
+}
+
+impl fmt::Display for Injection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Size(bytes) => write!(f, "by {bytes}"),
+            Self::Share(share) => write!(f, "by {share} of the peak"),
+        }
+    }
+}
+
+impl Injection {
+    fn into(self, figures: &mut Figures) {
+        let counted = figures.counted().map_or(Bytes(0), |(_, bytes)| bytes);
+        let bytes = match self {
+            Self::Size(bytes) => bytes,
+            Self::Share(share) => share.of(counted),
+        };
+        inject(figures, bytes);
+    }
+}
+
+/// Where jobs are run, if they are.
+pub(crate) struct Bench<'a> {
+    pub(crate) device: Device,
+    pub(crate) python: Option<&'a Path>,
+}
+
+impl Evidence {
+    /// Predicts a workload of the file `path`.
+    ///
+    /// # Errors
+    /// The line of the workload, and why there is no answer.
+    pub(crate) fn predict(path: &Path, job: &Job) -> Result<Self, Problem> {
+        let prediction = match &job.run {
+            None => None,
+            Some(run) => Some(predicted(job, run).map_err(|error| at(path, job, "model", &error))?),
+        };
+        Ok(Self {
+            configuration: configuration(job, prediction.as_ref()),
+            title: job
+                .run
+                .as_ref()
+                .map(|run| format!("{}, {}", run.model, run.workload.describe())),
+            predicted: prediction.as_ref().map(Figures::from),
+            prediction,
+            measured: None,
+        })
+    }
+
+    /// Adds what was measured of it elsewhere, or measures it here.
+    ///
+    /// # Errors
+    /// As [`Self::predict`], or the line of a file of figures.
+    pub(crate) fn measure(
+        &mut self,
+        path: &Path,
+        job: &Job,
+        bench: Option<&Bench<'_>>,
+    ) -> Result<(), Problem> {
+        let seen = match (&job.measured, &job.run, bench) {
+            (Some(file), run, _) => read(&file.path, run.as_ref()),
+            (None, Some(run), Some(bench)) => probed(job, run, bench),
+            (None, _, _) => return Ok(()),
+        };
+        let key = if job.measured.is_some() {
+            "measured"
+        } else {
+            "model"
+        };
+        self.measured = Some(seen.map_err(|error| match error.downcast() {
+            Ok(problem) => problem,
+            Err(error) => at(path, job, key, &error),
+        })?);
+        Ok(())
+    }
+
+    /// Makes it look as if activations had grown.
+    pub(crate) fn grow(&mut self, injection: Injection) {
+        let measured = self.measured.as_mut().map(|seen| &mut seen.figures);
+        for figures in self.predicted.as_mut().into_iter().chain(measured) {
+            injection.into(figures);
+        }
+    }
+}
+
+fn at(path: &Path, job: &Job, key: &str, error: &anyhow::Error) -> Problem {
+    Problem::new(path, job.line(key), format!("{error:#}"))
+}
+
+fn predicted(job: &Job, run: &Run) -> anyhow::Result<Prediction> {
+    let config = run.config()?;
+    let question = Question {
+        gpu: job.gpu,
+        allocator_limit: run.allocator_limit,
+        build: run.build,
+        ..Question::new(&run.model, &config, &run.workload)
+    };
+    Ok(predict(&question)?)
+}
+
+/// Reads a file of figures, and of its records the one that is of this run.
+fn read(path: &Path, run: Option<&Run>) -> anyhow::Result<Seen> {
+    let records = match measured::read(path)? {
+        Figured::Stats(seen) => return Ok(*seen),
+        Figured::Records(records) => records,
+    };
+    let is_of = |record: &&Record| match run {
+        None => true,
+        Some(run) => record.model == run.model && record.workload == run.workload,
+    };
+    let found: Vec<&Record> = records.iter().filter(is_of).collect();
+    let record = match (found.as_slice(), run) {
+        ([], _) => anyhow::bail!(
+            "{} has no record of this configuration; it has {} of others",
+            path.display(),
+            records.len()
+        ),
+        (_, None) if found.len() > 1 => anyhow::bail!(
+            "{} has {} records; a `model`, `batch` and `seq` say which is meant",
+            path.display(),
+            found.len()
+        ),
+        // Records are added at the end: the last is the newest.
+        ([.., last], _) => last,
+    };
+    let named = |error: String| anyhow::anyhow!("{}: {error}", path.display());
+    measured::of_record(record).map_err(named)
+}
+
+/// Runs the job here.
+fn probed(job: &Job, run: &Run, bench: &Bench<'_>) -> anyhow::Result<Seen> {
+    let target = Target {
+        gpu: None,
+        capacity: None,
+        allocator_limit: run.allocator_limit,
+        torch: run.build,
+    };
+    let mut trials = Trials::new(&target, bench.device, bench.python, None);
+    let trial = trials.plan(Entry {
+        model: run.found.clone(),
+        workload: run.workload.clone(),
+        allocator_limit: run.allocator_limit,
+    })?;
+    let progress = output::spinner(format!(
+        "running {} on {}",
+        quoted(&job.name),
+        trial.device()
+    ));
+    let probed = trials.measure(&trial);
+    progress.finish_and_clear();
+    measured::of_record(&probed?.record).map_err(anyhow::Error::msg)
+}
+
+/// What figures depend on, but for the contents of the model's configuration and of the file that
+/// was measured.
+fn configuration(job: &Job, prediction: Option<&Prediction>) -> Map<String, Value> {
+    #[derive(Serialize)]
+    struct Configuration<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        measured: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model: Option<&'a str>,
+        #[serde(flatten)]
+        workload: Option<&'a Workload>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        torch: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        gpu: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        allocator_limit: Option<Bytes>,
+    }
+    let run = job.run.as_ref();
+    let of_torch = |p: &&Prediction| p.workload.runtime == Runtime::Torch;
+    let configuration = Configuration {
+        measured: job.measured.as_ref().map(|file| file.name.as_str()),
+        model: run.map(|run| run.model.as_str()),
+        workload: run.map(|run| &run.workload),
+        torch: prediction
+            .filter(of_torch)
+            .map(|p| p.runtime_version.as_str()),
+        // Figures that were only measured do not depend on what they must fit.
+        gpu: prediction.and_then(|p| p.gpu.as_deref()),
+        allocator_limit: run.and_then(|run| run.allocator_limit),
+    };
+    match serde_json::to_value(configuration) {
+        Ok(Value::Object(map)) => map,
+        _ => unreachable!("a struct of words and numbers is an object"),
+    }
+}
