@@ -21,6 +21,7 @@
 
 mod canvas;
 mod components;
+mod difference;
 mod lengths;
 mod peaks;
 mod savings;
@@ -32,6 +33,7 @@ mod waterfall;
 
 pub use canvas::{PngError, png, svg};
 pub use components::{Component, Components, components};
+pub use difference::{Growth, Growths, Rank, difference};
 pub use lengths::{Lengths, lengths};
 pub use peaks::{Peaks, Series, peaks};
 pub use savings::{Lever, Saving, Savings, savings};

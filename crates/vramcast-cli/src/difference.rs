@@ -1,57 +1,90 @@
 //! What two runs differ in, as rows and sentences for people.
 
 use vramcast::bytes::{Bytes, signed};
-use vramcast::diff::{Change, Difference, LayerChange};
+use vramcast::diff::{Change, Difference, LayerChange, Row};
+use vramcast::figures::Figure;
+use vramcast::timeline::Phase;
+use vramcast_chart::Rank;
 
-/// The heads of [`rows`]' columns, between those of the two runs.
+/// One size in both runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) label: String,
+    pub(crate) rank: Rank,
+    pub(crate) change: Change,
+    /// How many equal ones it is the sum of.
+    count: u64,
+}
+
+impl Line {
+    /// A size of the line, or so many equal ones.
+    pub(crate) fn size(&self, bytes: Bytes) -> String {
+        match self.count {
+            1 => bytes.to_string(),
+            count => format!("{count} x {}", Bytes(bytes.0 / count)),
+        }
+    }
+}
+
+/// A layer is left out where it has less than one so many parts of the change.
+const UNSEEN: i128 = 1000;
+
+/// The components that changed, each with the layers in which it did, then all peaks.
+pub(crate) fn lines(difference: &Difference) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let grew = |change: Change| change.growth().abs();
+    for component in difference.components.iter().filter(|c| grew(c.change) > 0) {
+        lines.push(Line {
+            label: component.name.to_owned(),
+            rank: Rank::Component,
+            change: component.change,
+            count: 1,
+        });
+        let least = grew(component.change) / UNSEEN;
+        let layers = difference.layers.iter();
+        let layers = layers.filter(|layer| layer.category.to_string() == component.name);
+        lines.extend(layers.filter(|l| grew(l.change) > least).map(|layer| Line {
+            label: format!("{}, {}", place(layer), layer.phase),
+            rank: Rank::Part,
+            change: layer.change,
+            count: layer.scope.count(),
+        }));
+    }
+    lines.extend(difference.peaks.iter().map(|peak| Line {
+        label: peak.name.to_string(),
+        rank: Rank::Sum,
+        change: peak.change,
+        count: 1,
+    }));
+    lines
+}
+
+/// The heads of [`rows`]' columns.
 pub(crate) fn header<'a>(before: &'a str, after: &'a str) -> [&'a str; 5] {
     ["", before, after, "change", ""]
 }
 
-/// A layer is left out of the rows where it has less than one so many parts of the change.
-const UNSEEN: i128 = 1000;
-
-/// The components that changed, each with the layers in which it did, then all peaks.
+/// [`lines`] as rows of a table.
 pub(crate) fn rows(difference: &Difference) -> Vec<Vec<String>> {
-    let mut rows = Vec::new();
-    for component in changed(&difference.components, |row| row.change) {
-        rows.push(row(format!("  {}", component.name), component.change, 1));
-        let of = |layer: &&LayerChange| layer.category.to_string() == component.name;
-        let least = component.change.growth().abs() / UNSEEN;
-        let seen = |layer: &&LayerChange| layer.change.growth().abs() > least;
-        let layers = changed(&difference.layers, |layer| layer.change);
-        for layer in layers.filter(of).filter(seen) {
-            let label = format!("    {}, {}", place(layer), layer.phase);
-            rows.push(row(label, layer.change, layer.scope.count()));
-        }
-    }
-    for peak in &difference.peaks {
-        rows.push(row(format!("= {}", peak.name), peak.change, 1));
-    }
-    rows
-}
-
-fn changed<T>(all: &[T], change: impl Fn(&T) -> Change) -> impl Iterator<Item = &T> {
-    all.iter().filter(move |one| change(one).growth() != 0)
-}
-
-/// A row of a size, or of `count` equal ones.
-fn row(label: String, change: Change, count: u64) -> Vec<String> {
-    let size = |bytes: Bytes| match count {
-        1 => bytes.to_string(),
-        count => format!("{count} x {}", Bytes(bytes.0 / count)),
+    let row = |line: Line| {
+        let indent = match line.rank {
+            Rank::Component => "  ",
+            Rank::Part => "    ",
+            Rank::Sum => "= ",
+        };
+        vec![
+            format!("{indent}{}", line.label),
+            line.size(line.change.before),
+            line.size(line.change.after),
+            signed(line.change.growth()),
+            share(line.change),
+        ]
     };
-    vec![
-        label,
-        size(change.before),
-        size(change.after),
-        signed(change.growth()),
-        share(change),
-    ]
+    lines(difference).into_iter().map(row).collect()
 }
 
 /// `+12.4 %`; empty where nothing changed, or from nothing.
-pub(crate) fn share(change: Change) -> String {
+fn share(change: Change) -> String {
     match change.share() {
         Some(share) if change.growth() != 0 => format!("{:+.1} %", 100.0 * share),
         _ => String::new(),
@@ -67,20 +100,45 @@ fn place(layer: &LayerChange) -> String {
 
 /// What is the same in both, in one line.
 pub(crate) fn unchanged(difference: &Difference) -> Option<String> {
-    let same = difference
-        .components
-        .iter()
-        .filter(|row| row.change.growth() == 0);
+    let components = difference.components.iter();
+    let same = components.filter(|row| row.change.growth() == 0);
     let names: Vec<&str> = same.map(|row| row.name).collect();
     (!names.is_empty()).then(|| format!("unchanged: {}", names.join(", ")))
 }
 
-/// Which component grew most, where, and when it was made.
+/// `allocated grew by 12.4 % (+769 MiB) to 6.83 GiB`: what became of what the runtime counts at its
+/// peak, or else of the peak that changed most.
+pub(crate) fn summary(difference: &Difference) -> String {
+    let changed = |row: &&Row<Figure>| row.change.growth() != 0;
+    let most = |row: &&Row<Figure>| row.change.growth().abs();
+    let peaks = || difference.peaks.iter().filter(changed);
+    let counted = difference.counted().filter(changed);
+    let Some(row) = counted.or_else(|| peaks().max_by_key(most)) else {
+        return match difference.is_empty() {
+            true => "nothing changed".to_owned(),
+            false => "no peak changed".to_owned(),
+        };
+    };
+    let growth = row.change.growth();
+    let verb = if growth > 0 { "grew" } else { "shrank" };
+    let share = match row.change.share() {
+        Some(share) => format!("by {:.1} %", 100.0 * share.abs()),
+        None => "from nothing".to_owned(),
+    };
+    format!(
+        "{} {verb} {share} ({}) to {}",
+        row.name,
+        signed(growth),
+        row.change.after
+    )
+}
+
+/// Which component changed most, where, and when it was made.
 pub(crate) fn explanation(difference: &Difference) -> Option<String> {
-    let component = difference.most_grown()?;
+    let component = difference.main_component()?;
     let growth = component.change.growth();
     let mut text = format!("{} {}", component.name, signed(growth));
-    if let Some(layer) = difference.grown_in(component.name) {
+    if let Some(layer) = difference.main_layer(component) {
         let all = layer.change.growth() == growth;
         text += &format!(": {} in {}", if all { "all" } else { "most" }, place(layer));
         let count = layer.scope.count();
@@ -97,13 +155,10 @@ pub(crate) fn explanation(difference: &Difference) -> Option<String> {
 pub(crate) fn phases(difference: &Difference) -> Option<String> {
     let after = difference.peak_phase_after?;
     let mut text = format!("peak in {after}");
-    if let Some(before) = difference
-        .peak_phase_before
-        .filter(|before| *before != after)
-    {
+    if let Some(before) = difference.peak_phase_before.filter(|phase| *phase != after) {
         text += &format!(", before in {before}");
     }
-    let phase = |row: &vramcast::diff::Row<_>| {
+    let phase = |row: &Row<Phase>| {
         let growth = match row.change.growth() {
             0 => String::new(),
             growth => format!(" ({})", signed(growth)),

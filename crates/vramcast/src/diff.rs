@@ -130,20 +130,29 @@ impl Difference {
         of(Figure::Allocated).or_else(|| of(Figure::Requested))
     }
 
-    /// The component that grew most, if one grew.
-    pub fn most_grown(&self) -> Option<&Row<&'static str>> {
-        let grown = self.components.iter().filter(|row| row.change.growth() > 0);
-        grown.max_by_key(|row| row.change.growth())
+    /// The component that changed most in the direction of what the runtime counts, if one did.
+    pub fn main_component(&self) -> Option<&Row<&'static str>> {
+        let counted = self.counted().map_or(0, |row| row.change.growth());
+        let rows = self.components.iter();
+        rows.filter(|row| is_along(row.change, counted))
+            .max_by_key(|row| row.change.growth().abs())
     }
 
-    /// The layers in which a component grew most, if it grew in any.
-    pub fn grown_in(&self, component: &str) -> Option<&LayerChange> {
-        let of = |layer: &&LayerChange| layer.category.to_string() == component;
-        let grown = self.layers.iter().filter(of);
-        grown
-            .filter(|layer| layer.change.growth() > 0)
-            .max_by_key(|layer| layer.change.growth())
+    /// The layers in which a component changed most in its own direction, if it did in any.
+    pub fn main_layer(&self, component: &Row<&'static str>) -> Option<&LayerChange> {
+        let growth = component.change.growth();
+        let layers = self.layers.iter();
+        layers
+            .filter(|layer| layer.category.to_string() == component.name)
+            .filter(|layer| is_along(layer.change, growth))
+            .max_by_key(|layer| layer.change.growth().abs())
     }
+}
+
+/// Whether something changed in a direction; in any, where the direction is 0.
+fn is_along(change: Change, direction: i128) -> bool {
+    let sign = change.growth().signum();
+    sign != 0 && (direction == 0 || sign == direction.signum())
 }
 
 /// A part of the model, its module by number, and what it holds bytes for.

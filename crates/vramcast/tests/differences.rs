@@ -119,9 +119,9 @@ fn a_larger_batch_grows_the_activations_of_every_layer_alike() {
     let small = answer("bert-base-uncased", &workload(Runtime::Torch, 32));
     let large = answer("bert-base-uncased", &workload(Runtime::Torch, 33));
     let difference = difference(&small, &large);
-    let grown = difference.most_grown().unwrap();
+    let grown = difference.main_component().unwrap();
     assert_eq!(grown.name, "activations");
-    let layers = difference.grown_in("activations").unwrap();
+    let layers = difference.main_layer(grown).unwrap();
     // The backward pass has freed some of the last.
     assert_eq!(layers.scope.to_string(), "encoder.layer.0..=10");
     // What the components differ in, the layers do.
@@ -166,7 +166,7 @@ fn what_is_injected_is_found_in_the_activations_of_layers() {
             for row in &difference.peaks {
                 assert_eq!(row.change.growth(), i128::from(bytes), "{}", row.name);
             }
-            let grown = difference.most_grown().unwrap();
+            let grown = difference.main_component().unwrap();
             assert_eq!(
                 (grown.name, grown.change.growth()),
                 ("activations", i128::from(bytes))

@@ -1,10 +1,11 @@
 //! What is known of a workload now: predicted, measured by another program, or measured here.
 
 use super::file::{Job, Run};
-use super::measured::{self, Figured, Seen};
+use super::measured::{self, Seen};
 use super::problem::Problem;
 use crate::args::{Device, Target};
 use crate::output;
+use crate::records::{self, Line};
 use crate::suite::Entry;
 use crate::trial::Trials;
 use serde::Serialize;
@@ -156,10 +157,16 @@ fn predicted(job: &Job, run: &Run) -> anyhow::Result<Prediction> {
 
 /// Reads a file of figures, and of its records the one that is of this run.
 fn read(path: &Path, run: Option<&Run>) -> anyhow::Result<Seen> {
-    let records = match measured::read(path)? {
-        Figured::Stats(seen) => return Ok(*seen),
-        Figured::Records(records) => records,
-    };
+    if let Some(seen) = measured::stats(path)? {
+        return Ok(seen);
+    }
+    let lines = records::read(path)?.into_iter();
+    let records: Vec<Record> = lines
+        .filter_map(|line| match line {
+            Line::Run(record) => Some(*record),
+            _ => None,
+        })
+        .collect();
     let is_of = |record: &&Record| match run {
         None => true,
         Some(run) => record.model == run.model && record.workload == run.workload,

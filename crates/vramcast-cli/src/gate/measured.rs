@@ -2,7 +2,6 @@
 //! dumped as JSON.
 
 use super::problem::Problem;
-use crate::records::{self, Line};
 use serde_json::Value;
 use std::path::Path;
 use vramcast::bytes::Bytes;
@@ -70,56 +69,49 @@ pub(crate) fn of_record(record: &Record) -> Result<Seen, String> {
     })
 }
 
-/// What is in a file of figures.
-pub(crate) enum Figured {
-    /// One run's, by whatever program.
-    Stats(Box<Seen>),
-    /// Records, in the order of the file.
-    Records(Vec<Record>),
-}
-
-/// Reads a file of figures.
+/// What `torch.cuda.memory_stats()` returned, if a file is that.
 ///
 /// # Errors
-/// The line that is none, and why.
-pub(crate) fn read(path: &Path) -> Result<Figured, anyhow::Error> {
-    if let Ok(text) = std::fs::read_to_string(path)
-        && let Ok(Value::Object(object)) = serde_json::from_str(&text)
-        && !object.contains_key("schema")
-    {
-        let get = |key: &str| object.get(key).and_then(Value::as_u64);
-        let needed = |key: &str| {
-            get(key).map(Bytes).ok_or_else(|| {
-                let text = format!(
-                    "neither a record nor what torch.cuda.memory_stats() returns after use: no `{key}`"
-                );
-                Problem::new(path, 1, text)
-            })
-        };
-        let figures = Figures {
-            requested: get("requested_bytes.all.peak").map(Bytes),
-            allocated: Some(needed("allocated_bytes.all.peak")?),
-            reserved: Some(needed("reserved_bytes.all.peak")?),
-            ..Figures::default()
-        };
-        let ooms = get("num_ooms").filter(|ooms| *ooms > 0);
-        let findings = ooms.map(|ooms| Finding {
-            level: Level::Warn,
-            what: What::OutOfMemory {
-                text: format!("ran out of memory {ooms} times (num_ooms)"),
-            },
-        });
-        return Ok(Figured::Stats(Box::new(Seen {
-            on: None,
-            figures,
-            judged: &OF_PYTORCH,
-            findings: findings.into_iter().collect(),
-        })));
+/// A JSON object that is neither that nor one of ours.
+pub(crate) fn stats(path: &Path) -> Result<Option<Seen>, Problem> {
+    let Ok(text) = std::fs::read_to_string(path) else {
+        // Whoever reads it next says why it cannot be read.
+        return Ok(None);
+    };
+    let Ok(Value::Object(object)) = serde_json::from_str(&text) else {
+        return Ok(None);
+    };
+    if object.contains_key("schema") {
+        return Ok(None);
     }
-    let lines = records::read(path)?.into_iter();
-    let runs = lines.filter_map(|line| match line {
-        Line::Run(record) => Some(*record),
-        _ => None,
+    let get = |key: &str| object.get(key).and_then(Value::as_u64);
+    let needed = |key: &str| {
+        get(key).map(Bytes).ok_or_else(|| {
+            let text = format!(
+                "neither a record nor what torch.cuda.memory_stats() returns: no number `{key}`"
+            );
+            Problem::new(path, 1, text)
+        })
+    };
+    let figures = Figures {
+        requested: get("requested_bytes.all.peak").map(Bytes),
+        allocated: Some(needed("allocated_bytes.all.peak")?),
+        reserved: Some(needed("reserved_bytes.all.peak")?),
+        ..Figures::default()
+    };
+    let ooms = get("num_ooms").filter(|ooms| *ooms > 0);
+    let findings = ooms.map(|ooms| Finding {
+        level: Level::Warn,
+        what: What::OutOfMemory {
+            text: format!(
+                "PyTorch's allocator ran out of memory {ooms} times and went on (num_ooms)"
+            ),
+        },
     });
-    Ok(Figured::Records(runs.collect()))
+    Ok(Some(Seen {
+        on: None,
+        figures,
+        judged: &OF_PYTORCH,
+        findings: findings.into_iter().collect(),
+    }))
 }
