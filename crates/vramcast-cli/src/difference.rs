@@ -121,13 +121,10 @@ pub(crate) fn summary(difference: &Difference) -> String {
     };
     let growth = row.change.growth();
     let verb = if growth > 0 { "grew" } else { "shrank" };
-    let share = match row.change.share() {
-        Some(share) => format!("by {:.1} %", 100.0 * share.abs()),
-        None => "from nothing".to_owned(),
-    };
     format!(
-        "{} {verb} {share} ({}) to {}",
+        "{} {verb} {} ({}) to {}",
         row.name,
+        row.change.by(),
         signed(growth),
         row.change.after
     )

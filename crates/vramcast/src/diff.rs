@@ -27,6 +27,15 @@ impl Change {
     pub fn share(self) -> Option<f64> {
         (self.before.0 > 0).then(|| self.growth() as f64 / self.before.0 as f64)
     }
+
+    /// `by 12.4 %`: how much it grew or shrank, in words.
+    pub fn by(self) -> String {
+        match self.share().map(|share| 100.0 * share.abs()) {
+            None => "from nothing".to_owned(),
+            Some(percent) if percent > 0.0 && percent < 0.05 => "by less than 0.1 %".to_owned(),
+            Some(percent) => format!("by {percent:.1} %"),
+        }
+    }
 }
 
 /// A named size in both.

@@ -7,10 +7,10 @@ use crate::bytes::{Bytes, signed};
 use crate::diff::{Change, Difference};
 use crate::figures::{Figure, Figures};
 use crate::layers::{Layer, Span};
+use crate::share::Share;
 use crate::timeline::{Category, Phase};
-use serde::{Deserialize, Serialize, Serializer, de};
+use serde::Serialize;
 use std::fmt;
-use std::str::FromStr;
 
 /// How bad a finding is, the worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, strum::Display)]
@@ -23,69 +23,6 @@ pub enum Level {
     Warn,
     /// Not to be accepted as it is.
     Fail,
-}
-
-/// A share, in hundredths of a percent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Share(pub u32);
-
-impl Share {
-    /// The whole.
-    const WHOLE: u128 = 10_000;
-
-    /// Whether something grew by more than this share.
-    pub fn is_exceeded(self, change: Change) -> bool {
-        let growth = u128::try_from(change.growth()).unwrap_or(0);
-        growth * Self::WHOLE > u128::from(change.before.0) * u128::from(self.0)
-    }
-
-    /// This share of a size, rounded up.
-    pub fn of(self, bytes: Bytes) -> Bytes {
-        let share = (u128::from(bytes.0) * u128::from(self.0)).div_ceil(Self::WHOLE);
-        Bytes(u64::try_from(share).unwrap_or(u64::MAX))
-    }
-}
-
-impl FromStr for Share {
-    type Err = String;
-
-    /// `1 %`, `0.5%`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no share; write `1 %` or `0.25 %`");
-        let number = text.trim().strip_suffix('%').ok_or_else(wrong)?.trim();
-        let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
-        let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        if !digits(whole) || !digits(fraction) || fraction.len() > 2 {
-            return Err(wrong());
-        }
-        let whole: u32 = whole.parse().map_err(|_| wrong())?;
-        let fraction: u32 = format!("{fraction:0<2}").parse().map_err(|_| wrong())?;
-        let share = whole.checked_mul(100).and_then(|w| w.checked_add(fraction));
-        share.map(Self).ok_or_else(wrong)
-    }
-}
-
-impl fmt::Display for Share {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.0 / 100, self.0 % 100) {
-            (whole, 0) => write!(f, "{whole} %"),
-            (whole, part) if part % 10 == 0 => write!(f, "{whole}.{} %", part / 10),
-            (whole, part) => write!(f, "{whole}.{part:02} %"),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Share {
-    fn deserialize<D: de::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
-        text.parse().map_err(de::Error::custom)
-    }
-}
-
-impl Serialize for Share {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
 }
 
 /// How much a figure may grow.
@@ -222,22 +159,18 @@ impl fmt::Display for Finding {
 
 impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let share = |change: &Change| match change.share() {
-            Some(share) => format!("{:.1} %", 100.0 * share.abs()),
-            None => "from nothing".to_owned(),
-        };
         match self {
             Self::Grew { figure, change, .. } => write!(
                 f,
-                "{figure} grew by {} ({}) to {}",
-                share(change),
+                "{figure} grew {} ({}) to {}",
+                change.by(),
                 signed(change.growth()),
                 change.after
             ),
             Self::Shrank { figure, change } => write!(
                 f,
-                "{figure} shrank by {} ({}) to {}",
-                share(change),
+                "{figure} shrank {} ({}) to {}",
+                change.by(),
                 signed(change.growth()),
                 change.after
             ),
@@ -401,22 +334,6 @@ mod tests {
         against_baseline(&difference, &Tolerances::default(), &judged)
     }
 
-    fn check_share(text: &str, expected: Option<u32>) {
-        assert_eq!(text.parse().ok(), expected.map(Share), "{text}");
-    }
-
-    #[test]
-    fn shares_are_read_as_people_write_them() {
-        check_share("1 %", Some(100));
-        check_share("0.25%", Some(25));
-        check_share("2.5 %", Some(250));
-        check_share("1", None);
-        check_share("-1 %", None);
-        check_share("1. %", None);
-        check_share("0.125 %", None);
-        check_share("99999999 %", None);
-    }
-
     #[test]
     fn the_allocator_is_held_to_one_percent_and_nvml_to_five() {
         let level = |after| worst(&judge((10_000, 10_000), after));
@@ -470,11 +387,6 @@ mod tests {
         fn a_budget_fails_exactly_beyond_it(budget in any::<u64>(), bytes in any::<u64>()) {
             let found = against_budget(Figure::Nvml, Bytes(budget), Bytes(bytes), Bytes(bytes));
             prop_assert_eq!(found.is_some(), bytes > budget);
-        }
-
-        #[test]
-        fn a_share_is_read_as_it_is_written(share in any::<u32>()) {
-            prop_assert_eq!(Share(share).to_string().parse(), Ok(Share(share)));
         }
     }
 }

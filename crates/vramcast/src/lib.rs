@@ -30,5 +30,6 @@ pub mod predict;
 pub mod record;
 pub mod sequence;
 pub mod shadow;
+pub mod share;
 pub mod timeline;
 pub mod workload;

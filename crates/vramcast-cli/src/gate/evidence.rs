@@ -16,9 +16,10 @@ use std::str::FromStr;
 use vramcast::bytes::Bytes;
 use vramcast::config::quoted;
 use vramcast::figures::Figures;
-use vramcast::gate::{Share, inject};
+use vramcast::gate::inject;
 use vramcast::predict::{Prediction, Question, predict};
 use vramcast::record::Record;
+use vramcast::share::Share;
 use vramcast::workload::{Runtime, Workload};
 
 /// What the baseline has of it too.

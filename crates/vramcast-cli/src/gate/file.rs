@@ -2,24 +2,20 @@
 //! the tolerances. Paths in it are relative to the file.
 
 use super::problem::{Problem, line_at};
+use super::table::{File, Levels, Table};
 use crate::model;
 use anyhow::Result;
-use serde::de::{self, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use vramcast::bytes::Bytes;
 use vramcast::config::{ModelConfig, quoted};
 use vramcast::figures::Figure;
-use vramcast::gate::{Share, Tolerance, Tolerances};
+use vramcast::gate::{Tolerance, Tolerances};
 use vramcast::gpu::Gpu;
 use vramcast::shadow::torch::{BUILDS, Build};
-use vramcast::workload::{
-    Attention, Code, Loop, Mode, Optimizer, Placement, Precision, Runtime, Task, Workload,
-};
+use vramcast::workload::{Loop, Optimizer, Placement, Workload};
 
 /// Where the baseline is if the file does not say.
 const BASELINE: &str = "vramcast-baseline.json";
@@ -82,126 +78,8 @@ impl Run {
     }
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    baseline: Option<PathBuf>,
-    gpu: Option<Spanned<String>>,
-    torch: Option<Spanned<String>>,
-    tolerance: Option<Spanned<Levels>>,
-    #[serde(default)]
-    workload: Vec<Table>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Table {
-    name: Spanned<String>,
-    gpu: Option<Spanned<String>>,
-    torch: Option<Spanned<String>>,
-    tolerance: Option<Spanned<Levels>>,
-    #[serde(default)]
-    budget: Budget,
-    measured: Option<String>,
-    model: Option<String>,
-    #[serde(default)]
-    task: Task,
-    #[serde(default)]
-    mode: Mode,
-    batch: Option<u64>,
-    seq: Option<u64>,
-    #[serde(default)]
-    runtime: Runtime,
-    /// As the loop has it where absent.
-    optimizer: Option<Optimizer>,
-    #[serde(default)]
-    code: Code,
-    #[serde(default)]
-    precision: Precision,
-    /// The runtime's own where absent.
-    attention: Option<Attention>,
-    #[serde(default)]
-    checkpointing: bool,
-    accumulation: Option<u32>,
-    dropout: Option<bool>,
-    #[serde(default)]
-    drop_graph: bool,
-    #[serde(default)]
-    padding: bool,
-    #[serde(default, rename = "loop")]
-    training_loop: Loop,
-    placement: Option<Placement>,
-    #[serde(default)]
-    lora_rank: u64,
-    #[serde(default)]
-    compile: bool,
-    #[serde(default)]
-    allocator_conf: String,
-    allocator_limit: Option<Size>,
-}
-
 /// Keys that say nothing of what runs.
 const NOT_OF_A_RUN: [&str; 5] = ["name", "measured", "gpu", "budget", "tolerance"];
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Levels {
-    allocator: Option<Level>,
-    nvml: Option<Level>,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Level {
-    warn: Option<Share>,
-    fail: Option<Share>,
-}
-
-/// A size as people write it.
-#[derive(Clone, Copy, Debug)]
-struct Size(Bytes);
-
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
-        Bytes::parse(&text).map(Self).map_err(de::Error::custom)
-    }
-}
-
-/// A size for what NVML shows, or a size for each of several figures.
-#[derive(Debug, Default)]
-struct Budget(BTreeMap<Figure, Bytes>);
-
-impl<'de> Deserialize<'de> for Budget {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(BudgetVisitor).map(Self)
-    }
-}
-
-struct BudgetVisitor;
-
-impl<'de> Visitor<'de> for BudgetVisitor {
-    type Value = BTreeMap<Figure, Bytes>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "a size such as \"14GiB\" for NVML, or a table such as { allocated = \"12GiB\" }",
-        )
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
-        let size = Bytes::parse(text).map_err(E::custom)?;
-        Ok(BTreeMap::from([(Figure::Nvml, size)]))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut budget = BTreeMap::new();
-        while let Some((figure, size)) = map.next_entry::<Figure, Size>()? {
-            budget.insert(figure, size.0);
-        }
-        Ok(budget)
-    }
-}
 
 /// Reads the file of a gate.
 ///

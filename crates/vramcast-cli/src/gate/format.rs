@@ -36,11 +36,11 @@ fn headline(report: &Report) -> String {
     let level = if failed > 0 { Level::Fail } else { Level::Warn };
     let reasons: Vec<String> = of(level).filter_map(|w| reason(w, level)).collect();
     if failed == 0 && warned > 0 {
-        line += match warned {
-            1 => ", one with a warning".to_owned(),
-            n => format!(", {n} with warnings"),
-        }
-        .as_str();
+        line += &match (warned, all) {
+            (_, 1) => ", with a warning".to_owned(),
+            (1, _) => ", one with a warning".to_owned(),
+            (n, _) => format!(", {n} with warnings"),
+        };
     }
     if let Some(first) = reasons.first() {
         line += &format!("; {first}");
@@ -58,10 +58,7 @@ fn reason(workload: &Checked, level: Level) -> Option<String> {
     // What the runtime counts says more than what NVML shows.
     let finding = finding.max_by_key(|f| rank(f, workload))?;
     Some(match &finding.what {
-        What::Grew { change, .. } => match change.share() {
-            Some(share) => format!("{name} grew by {:.1} % over the baseline", 100.0 * share),
-            None => format!("{name} grew from nothing"),
-        },
+        What::Grew { change, .. } => format!("{name} grew {} over the baseline", change.by()),
         What::Shrank { .. } => format!("{name} shrank"),
         What::OverBudget { budget, bytes, .. } => format!(
             "{name} is {} over its budget",

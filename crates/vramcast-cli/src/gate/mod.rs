@@ -7,6 +7,7 @@ pub(crate) mod file;
 pub(crate) mod format;
 pub(crate) mod measured;
 pub(crate) mod problem;
+mod table;
 
 use crate::output;
 use baseline::{Accepted, Measurement};
