@@ -130,30 +130,37 @@ pub(crate) fn summary(difference: &Difference) -> String {
     )
 }
 
-/// Which component changed most, where, and when it was made.
+/// Which component changed most, in which layers, and when it was made.
 pub(crate) fn explanation(difference: &Difference) -> Option<String> {
     let component = difference.main_component()?;
-    let growth = component.change.growth();
-    let mut text = format!("{} {}", component.name, signed(growth));
-    if let Some(layer) = difference.main_layer(component) {
-        let all = layer.change.growth() == growth;
-        text += &format!(": {} in {}", if all { "all" } else { "most" }, place(layer));
-        let count = layer.scope.count();
-        if count > 1 {
-            let each = layer.change.growth() / i128::from(count);
-            text += &format!(" ({count} x {})", signed(each));
-        }
-        text += &format!(", made in {}", layer.phase);
+    let mut text = format!("{} {}", component.name, signed(component.change.growth()));
+    let layers = difference.main_layers(component);
+    let Some(first) = layers.first() else {
+        return Some(text);
+    };
+    text += &format!(" in {}", place(first));
+    let (growth, count) = (first.change.growth(), first.scope.count());
+    if count > 1 {
+        let each = signed(growth / i128::from(count));
+        text += &format!(" ({count} x {each})");
+    } else if layers.len() > 1 {
+        text += &format!(" ({})", signed(growth));
     }
-    Some(text)
+    if layers.len() > 1 {
+        text += " and others";
+    }
+    Some(format!("{text}, made in {}", first.phase))
 }
 
-/// The phase of the peak and what became of each phase, in one line.
-pub(crate) fn phases(difference: &Difference) -> Option<String> {
-    let after = difference.peak_phase_after?;
-    let mut text = format!("peak in {after}");
-    if let Some(before) = difference.peak_phase_before.filter(|phase| *phase != after) {
-        text += &format!(", before in {before}");
+/// The phase of the peak, and what became of the highest of each phase: a line each.
+pub(crate) fn phases(difference: &Difference) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(after) = difference.peak_phase_after {
+        let before = difference
+            .peak_phase_before
+            .filter(|before| *before != after);
+        let before = before.map(|before| format!(", before in {before}"));
+        lines.push(format!("peak in {after}{}", before.unwrap_or_default()));
     }
     let phase = |row: &Row<Phase>| {
         let growth = match row.change.growth() {
@@ -164,7 +171,7 @@ pub(crate) fn phases(difference: &Difference) -> Option<String> {
     };
     let phases: Vec<String> = difference.phases.iter().map(phase).collect();
     if !phases.is_empty() {
-        text += &format!("; highest in {}", phases.join(", "));
+        lines.push(format!("highest in {}", phases.join(", ")));
     }
-    Some(text)
+    lines
 }

@@ -94,8 +94,8 @@ fn a_regression_fails_in_every_format_and_names_its_layers_and_phase() {
     let said = vramcast(&own(), &line);
     assert_eq!(said.status, 1);
     for part in [
-        "activations +622 MiB",
-        "encoder.layer.0..=9",
+        "activations +622 MiB in encoder.layer.0..=9 (10 x +49.6 MiB)",
+        "peak in forward",
         "made in forward",
     ] {
         assert!(said.stdout.contains(part), "{part}: {}", said.stdout);

@@ -5,6 +5,7 @@ use crate::figures::{Figure, Figures};
 use crate::layers::{Folded, Layer, Span};
 use crate::timeline::{Category, Phase};
 use serde::Serialize;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use strum::IntoEnumIterator;
 
@@ -147,14 +148,16 @@ impl Difference {
             .max_by_key(|row| row.change.growth().abs())
     }
 
-    /// The layers in which a component changed most in its own direction, if it did in any.
-    pub fn main_layer(&self, component: &Row<&'static str>) -> Option<&LayerChange> {
+    /// The layers in which a component changed in its own direction, those that changed most first.
+    pub fn main_layers(&self, component: &Row<&'static str>) -> Vec<&LayerChange> {
         let growth = component.change.growth();
         let layers = self.layers.iter();
-        layers
+        let mut along: Vec<&LayerChange> = layers
             .filter(|layer| layer.category.to_string() == component.name)
             .filter(|layer| is_along(layer.change, growth))
-            .max_by_key(|layer| layer.change.growth().abs())
+            .collect();
+        along.sort_by_key(|layer| Reverse(layer.change.growth().abs()));
+        along
     }
 }
 

@@ -221,11 +221,11 @@ fn text(pairs: &[Pair], alone: &[String]) -> String {
         if pair.difference.is_empty() {
             continue;
         }
-        let told = [
-            difference::explanation(&pair.difference),
-            difference::phases(&pair.difference),
-        ];
-        for line in told.into_iter().flatten() {
+        let explanation = difference::explanation(&pair.difference);
+        let told = explanation
+            .into_iter()
+            .chain(difference::phases(&pair.difference));
+        for line in told {
             text += &format!("{line}\n");
         }
         let header = difference::header("before", "after");
