@@ -262,6 +262,11 @@ fn another_configuration_than_the_baselines_names_the_field_and_both_places() {
             "`batch` of `adapters` is 17, and 16 in",
         ),
         (
+            "lora_rank = 8\n",
+            "",
+            "`lora_rank` of `adapters` is the default, and 8 in",
+        ),
+        (
             "lora_rank = 8",
             "lora_rank = 4",
             "`lora_rank` of `adapters` is 4, and 8 in",
@@ -575,6 +580,18 @@ fn a_probe_is_held_against_what_was_measured_on_the_same_device() {
     let before = read(here, "vramcast-baseline.json");
     assert_eq!(vramcast(here, "check --update").status, 0);
     assert_eq!(read(here, "vramcast-baseline.json"), before);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_device_is_not_replaced_by_a_file() {
+    let said = vramcast(&own(), "check --markdown /dev/null");
+    assert_eq!(said.status, 2);
+    assert!(
+        said.stderr.contains("/dev/null: not a file"),
+        "{}",
+        said.stderr
+    );
 }
 
 #[test]

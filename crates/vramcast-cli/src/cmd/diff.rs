@@ -1,6 +1,7 @@
 //! `vramcast diff`: what changed between two files of predictions, records or baselines.
 
 use crate::args::Diff;
+use crate::gate::evidence::described;
 use crate::gate::{baseline, measured};
 use crate::records::{self, Line};
 use crate::{Exit, charts, difference, output};
@@ -85,24 +86,14 @@ fn sides(path: &Path) -> Result<Vec<Side>> {
             figures: seen.figures,
         }]);
     }
-    let described = |model: &str, workload: &Workload| {
-        let mut configuration = Map::new();
-        configuration.insert("model".to_owned(), model.into());
-        if let Ok(Value::Object(fields)) = serde_json::to_value(workload) {
-            configuration.extend(fields);
-        }
-        let title = format!("{}, {}", quoted(model), workload.describe());
-        (configuration, title)
-    };
     let mut sides = Vec::new();
     for line in records::read(path)? {
         match line {
             Line::Prediction(p) => {
-                let (configuration, title) = described(&p.model, &p.workload);
                 sides.push(Side {
                     name: None,
-                    configuration,
-                    title,
+                    configuration: described(&p.model, &p.workload),
+                    title: title(&p.model, &p.workload),
                     figures: Figures::from(p.as_ref()),
                 });
             }
@@ -110,11 +101,10 @@ fn sides(path: &Path) -> Result<Vec<Side>> {
                 let Ok(seen) = measured::of_record(&record) else {
                     continue;
                 };
-                let (configuration, title) = described(&record.model, &record.workload);
                 sides.push(Side {
                     name: Some(record.id.clone()),
-                    configuration,
-                    title,
+                    configuration: described(&record.model, &record.workload),
+                    title: title(&record.model, &record.workload),
                     figures: seen.figures,
                 });
             }
@@ -163,25 +153,20 @@ fn runs_the_same(a: &Side, b: &Side) -> bool {
     !a.configuration.is_empty() && fields(a, b).is_empty()
 }
 
-/// The fields in which the configurations differ.
+/// The fields in which the configurations differ, as far as both have one.
 fn fields(before: &Side, after: &Side) -> Vec<[String; 3]> {
     let (before, after) = (&before.configuration, &after.configuration);
-    let mut keys: Vec<&String> = before.keys().collect();
-    keys.extend(after.keys().filter(|key| !before.contains_key(*key)));
-    let word = |value: Option<&Value>| match value {
-        None => "none".to_owned(),
-        Some(Value::String(text)) => quoted(text),
-        Some(value) => value.to_string(),
-    };
-    let differ = |key: &&String| {
-        let (a, b) = (before.get(*key), after.get(*key));
-        let everywhere = !NOT_EVERYWHERE.contains(&key.as_str()) || (a.is_some() && b.is_some());
-        a != b && everywhere && !before.is_empty() && !after.is_empty()
-    };
-    let named = keys.into_iter().filter(differ);
-    named
-        .map(|key| [key.clone(), word(before.get(key)), word(after.get(key))])
-        .collect()
+    if before.is_empty() || after.is_empty() {
+        return Vec::new();
+    }
+    let in_both = |key: &String| before.contains_key(key) && after.contains_key(key);
+    let mut fields = baseline::differences(before, after);
+    fields.retain(|[key, ..]| !NOT_EVERYWHERE.contains(&key.as_str()) || in_both(key));
+    fields
+}
+
+fn title(model: &str, workload: &Workload) -> String {
+    format!("{}, {}", quoted(model), workload.describe())
 }
 
 fn chart((i, pair): (usize, &Pair)) -> charts::Chart {

@@ -147,20 +147,23 @@ impl Read {
 impl Accepted {
     /// The first field in which another configuration differs, and its value here and there.
     pub(crate) fn differs(&self, other: &Map<String, Value>) -> Option<[String; 3]> {
-        let keys = other.keys().chain(self.configuration.keys());
-        let mut different = keys.filter(|key| self.configuration.get(*key) != other.get(*key));
-        let word = |value: Option<&Value>| match value {
-            None => "none".to_owned(),
-            Some(Value::String(text)) => quoted(text),
-            Some(value) => value.to_string(),
-        };
-        let key = different.next()?;
-        Some([
-            key.clone(),
-            word(self.configuration.get(key)),
-            word(other.get(key)),
-        ])
+        differences(&self.configuration, other).into_iter().next()
     }
+}
+
+/// The fields in which two configurations differ, and their values in both.
+pub(crate) fn differences(a: &Map<String, Value>, b: &Map<String, Value>) -> Vec<[String; 3]> {
+    let mut keys: Vec<&String> = a.keys().collect();
+    keys.extend(b.keys().filter(|key| !a.contains_key(*key)));
+    let word = |value: Option<&Value>| match value {
+        None => "the default".to_owned(),
+        Some(Value::String(text)) => quoted(text),
+        Some(value) => value.to_string(),
+    };
+    keys.into_iter()
+        .filter(|key| a.get(*key) != b.get(*key))
+        .map(|key| [key.clone(), word(a.get(key)), word(b.get(key))])
+        .collect()
 }
 
 /// Replaces a baseline, unless it says the same.

@@ -8,7 +8,6 @@ use crate::output;
 use crate::records::{self, Line};
 use crate::suite::Entry;
 use crate::trial::Trials;
-use serde::Serialize;
 use serde_json::{Map, Value};
 use std::fmt;
 use std::path::Path;
@@ -218,36 +217,51 @@ fn probed(job: &Job, run: &Run, bench: &Bench<'_>) -> anyhow::Result<Seen> {
 /// What figures depend on, but for the contents of the model's configuration and of the file that
 /// was measured.
 fn configuration(job: &Job, prediction: Option<&Prediction>) -> Map<String, Value> {
-    #[derive(Serialize)]
-    struct Configuration<'a> {
-        #[serde(skip_serializing_if = "Option::is_none")]
-        measured: Option<&'a str>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        model: Option<&'a str>,
-        #[serde(flatten)]
-        workload: Option<&'a Workload>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        torch: Option<&'a str>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        gpu: Option<&'a str>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        allocator_limit: Option<Bytes>,
+    let mut fields = Map::new();
+    if let Some(file) = &job.measured {
+        fields.insert("measured".to_owned(), file.name.as_str().into());
     }
-    let run = job.run.as_ref();
-    let of_torch = |p: &&Prediction| p.workload.runtime == Runtime::Torch;
-    let configuration = Configuration {
-        measured: job.measured.as_ref().map(|file| file.name.as_str()),
-        model: run.map(|run| run.model.as_str()),
-        workload: run.map(|run| &run.workload),
-        torch: prediction
-            .filter(of_torch)
-            .map(|p| p.runtime_version.as_str()),
-        // Figures that were only measured do not depend on what they must fit.
-        gpu: prediction.and_then(|p| p.gpu.as_deref()),
-        allocator_limit: run.and_then(|run| run.allocator_limit),
-    };
-    match serde_json::to_value(configuration) {
-        Ok(Value::Object(map)) => map,
+    if let Some(run) = &job.run {
+        fields.extend(described(&run.model, &run.workload));
+    }
+    // Figures that were only measured do not depend on what they must fit.
+    if let Some(p) = prediction {
+        if p.workload.runtime == Runtime::Torch {
+            fields.insert("torch".to_owned(), p.runtime_version.as_str().into());
+        }
+        if let Some(gpu) = &p.gpu {
+            fields.insert("gpu".to_owned(), gpu.as_str().into());
+        }
+        if let Some(limit) = p.allocator_limit {
+            fields.insert("allocator_limit".to_owned(), limit.0.into());
+        }
+    }
+    fields
+}
+
+/// What is named of every workload, default or not.
+const NAMED: [&str; 5] = ["task", "mode", "batch", "seq", "runtime"];
+
+/// A model and what runs, without what is as it is by default: a later version may know more.
+pub(crate) fn described(model: &str, workload: &Workload) -> Map<String, Value> {
+    let Workload {
+        runtime,
+        task,
+        mode,
+        batch,
+        seq,
+        ..
+    } = *workload;
+    let fields = |workload: &Workload| match serde_json::to_value(workload) {
+        Ok(Value::Object(fields)) => fields,
         _ => unreachable!("a struct of words and numbers is an object"),
-    }
+    };
+    let plain = fields(&Workload::new(runtime, task, mode, batch, seq));
+    let is_said = |(key, value): &(String, Value)| {
+        NAMED.contains(&key.as_str()) || plain.get(key) != Some(value)
+    };
+    let model = std::iter::once(("model".to_owned(), Value::from(model)));
+    model
+        .chain(fields(workload).into_iter().filter(is_said))
+        .collect()
 }
