@@ -5,7 +5,7 @@ use std::hint::black_box;
 use vramcast::advise::advise;
 use vramcast::bytes::Bytes;
 use vramcast::config::ModelConfig;
-use vramcast::fit::{Axis, fit};
+use vramcast::fit::{Axis, cards, fit, grid};
 use vramcast::predict::{Effort, Question, predict};
 use vramcast::workload::{Mode, Runtime, Task, Workload};
 
@@ -60,6 +60,23 @@ fn benches(criterion: &mut Criterion) {
                 ..Question::new("bench", &large, &workload)
             };
             b.iter(|| black_box(fit(&question, Axis::Batch).expect("a capacity").largest));
+        });
+        group.finish();
+    }
+    for (name, config) in [("bert-base", &base), ("bert-large", &large)] {
+        let mut group = criterion.benchmark_group(name);
+        group.sample_size(10);
+        let workload = training(Runtime::Torch, 16, 512);
+        group.bench_function("on all cards", |b| {
+            let question = Question::new("bench", config, &workload);
+            b.iter(|| black_box(cards(&question, Axis::Batch).expect("a workload").len()));
+        });
+        group.bench_function("64 x 32 points with the frontier in 24 GiB", |b| {
+            let question = Question {
+                capacity: Some(Bytes(24 << 30)),
+                ..Question::new("bench", config, &workload)
+            };
+            b.iter(|| black_box(grid(&question, 64, 32).expect("a capacity").largest.len()));
         });
         group.finish();
     }

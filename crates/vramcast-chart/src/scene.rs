@@ -222,9 +222,28 @@ fn printable(text: &str) -> String {
 fn printable_char(c: char) -> char {
     match c {
         '\t' | '\n' | '\r' => ' ',
-        c if c.is_control() || matches!(c, '\u{FFFE}' | '\u{FFFF}') => '\u{FFFD}',
+        c if is_hidden(c) => '\u{FFFD}',
         c => c,
     }
+}
+
+/// Whether a character shows nothing of itself, or changes the order of those around it: what no name
+/// needs, and a name that deceives may have (Unicode Technical Report 36, bidirectional text spoofing).
+pub fn is_hidden(c: char) -> bool {
+    let formats = matches!(
+        c,
+        '\u{AD}'
+            | '\u{61C}'
+            | '\u{180E}'
+            | '\u{200B}'..='\u{200F}'
+            | '\u{2028}'..='\u{202E}'
+            | '\u{2060}'..='\u{206F}'
+            | '\u{FEFF}'
+            | '\u{FFF9}'..='\u{FFFB}'
+            | '\u{FFFE}'..='\u{FFFF}'
+            | '\u{E0000}'..='\u{E007F}'
+    );
+    c.is_control() || formats
 }
 
 /// The width of a text in pixels, in the embedded font.

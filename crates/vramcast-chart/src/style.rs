@@ -6,6 +6,7 @@
 //! in their order, lines and markers have forms and labels.
 
 use crate::scene::{Align, Mark, Scene, text_width};
+use std::fmt;
 use vramcast::bytes::{Bytes, GIB, KIB, MIB, grouped};
 use vramcast::timeline::Category;
 use vramcast::workload::Mode;
@@ -13,6 +14,13 @@ use vramcast::workload::Mode;
 /// Red, green and blue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Colour(pub u8, pub u8, pub u8);
+
+/// `#0072B2`, as an SVG has it.
+impl fmt::Display for Colour {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{:02X}{:02X}{:02X}", self.0, self.1, self.2)
+    }
+}
 
 pub(crate) const INK: Colour = Colour(0x22, 0x22, 0x22);
 pub(crate) const GREY: Colour = Colour(0x60, 0x60, 0x60);
@@ -27,6 +35,23 @@ pub(crate) const GREEN: Colour = Colour(0x00, 0x9E, 0x73);
 pub(crate) const ORANGE: Colour = Colour(0xE6, 0x9F, 0x00);
 pub(crate) const VERMILION: Colour = Colour(0xD5, 0x5E, 0x00);
 pub(crate) const PURPLE: Colour = Colour(0xCC, 0x79, 0xA7);
+
+/// Every colour of a chart of jobs, and the one that stands for it on a dark page: the same hues, light enough
+/// to be told from the ground, and the greys in the opposite order.
+pub const DARK: [(Colour, Colour); 12] = [
+    (INK, Colour(0xE6, 0xE8, 0xEB)),
+    (GREY, Colour(0xA6, 0xAD, 0xB5)),
+    (AXIS, Colour(0x78, 0x80, 0x89)),
+    (GRID, Colour(0x2E, 0x34, 0x3B)),
+    (BAND, Colour(0x1C, 0x20, 0x26)),
+    (WHITE, Colour(0x14, 0x17, 0x1B)),
+    (BLUE, Colour(0x3F, 0x92, 0xD2)),
+    (SKY, Colour(0x8F, 0xCD, 0xF3)),
+    (GREEN, Colour(0x2B, 0xB5, 0x8B)),
+    (ORANGE, Colour(0xE9, 0xAE, 0x3A)),
+    (VERMILION, Colour(0xEA, 0x7A, 0x42)),
+    (PURPLE, Colour(0xDA, 0x93, 0xBB)),
+];
 
 /// Width of every page in pixels: what a README or a report shows without scaling.
 pub(crate) const WIDTH: f64 = 960.0;

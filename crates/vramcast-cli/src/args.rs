@@ -45,11 +45,13 @@ pub(crate) enum Command {
         vramcast predict ./my-model --mode infer --capacity 8GiB --json\n  \
         vramcast predict bert-large-uncased --batch 8 --seq 512 --charts out --png")]
     Predict(Predict),
-    /// The largest batch or the longest sequence that fits.
+    /// The largest batch or the longest sequence that fits, on one card or on all.
     #[command(after_help = "Examples:\n  \
         vramcast fit bert-base-uncased --seq 384 --precision amp-fp16 --gpu t4\n  \
         vramcast fit bert-large-uncased --axis seq --batch 8 --capacity 24GiB\n  \
         vramcast fit bert-large-uncased --batch 16 --seq 512 --gpus all\n  \
+        vramcast fit bert-base-uncased --gpu t4 --frontier --charts out --png\n  \
+        vramcast fit bert-base-uncased --mode infer --batch 4 --seq 256 --gpu l4 --instances\n  \
         vramcast fit bert-base-uncased --seq 512 --allocator-limit 15GiB --json")]
     Fit(Fit),
     /// What to change so that it takes less memory, or fits.
@@ -89,14 +91,17 @@ pub(crate) enum Command {
     /// Predictions against measured records.
     #[command(after_help = "Example:\n  vramcast accuracy reports/records/candle-h200.jsonl")]
     Accuracy(Accuracy),
-    /// The accuracy page and the charts of a set of records.
-    #[command(after_help = "Example:\n  \
+    /// A page of records and predictions: for people one in HTML, or how exact predictions are.
+    #[command(after_help = "Examples:\n  \
+        vramcast report vramcast-probe/record.jsonl --out probe.html\n  \
+        vramcast predict bert-large-uncased --batch 64 --seq 512 --gpu t4 --json > asked.json\n  \
+        vramcast report asked.json reports/records/torch-h200-suite.jsonl --out jobs.html\n  \
         vramcast report reports/records/candle-h200.jsonl --out reports")]
     Report(Report),
     /// Common advice on GPU memory beside predictions and records, with verdicts: the page advice.md.
     #[command(after_help = "Example:\n  \
         vramcast audit reports/records/candle-h200.jsonl --out reports")]
-    Audit(Report),
+    Audit(Audit),
     /// The models known by name.
     Models(Json),
     /// The cards known, with their capacities and where those were read.
@@ -153,15 +158,33 @@ pub(crate) struct Fit {
     /// A known name, a path to a config.json, or a folder that holds one.
     pub(crate) model: String,
     /// What is searched; the workload's own value of it does not matter.
-    #[arg(long, default_value_t, value_parser = words::<Axis>())]
+    #[arg(long, default_value_t, value_parser = axis())]
     pub(crate) axis: Axis,
+    /// The largest batch at every sequence instead.
+    #[arg(long, conflicts_with_all = ["axis", "gpus", "instances"])]
+    pub(crate) frontier: bool,
+    /// How many processes of the job share the card instead, and in inference on PyTorch how many
+    /// models one process holds.
+    #[arg(long, conflicts_with_all = ["axis", "gpus", "charts"])]
+    pub(crate) instances: bool,
     /// A table of every known card instead: whether the job fits, and the largest that does.
-    #[arg(long, value_name = "all", value_parser = ["all"], conflicts_with_all = ["gpu", "capacity"])]
+    #[arg(
+        long,
+        value_name = "all",
+        value_parser = ["all"],
+        conflicts_with_all = ["gpu", "capacity", "charts"]
+    )]
     pub(crate) gpus: Option<String>,
     #[command(flatten)]
     pub(crate) workload: WorkloadArgs,
     #[command(flatten)]
     pub(crate) target: Target,
+    /// Draw the peak over batch and sequence, with what fits, into this folder.
+    #[arg(long, help_heading = "Output", value_name = "DIR")]
+    pub(crate) charts: Option<PathBuf>,
+    /// Charts as PNG too.
+    #[arg(long, help_heading = "Output", requires = "charts")]
+    pub(crate) png: bool,
     /// Print JSON.
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
@@ -336,10 +359,22 @@ pub(crate) struct Accuracy {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Report {
+    /// Files of records (JSON lines), or for an HTML page of what `predict --json` prints, too.
+    #[arg(required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// A name that ends in `.html`: one page that needs nothing beside it, of verdicts, ledgers,
+    /// charts, advice and how to reproduce them. Any other: the folder for the accuracy page
+    /// and its charts, of records of one runtime.
+    #[arg(long, value_name = "FILE.html|DIR")]
+    pub(crate) out: PathBuf,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Audit {
     /// Record files (JSON lines).
     #[arg(required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// The folder for the page and the charts.
+    /// The folder for the page and the chart.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
 }
@@ -411,11 +446,7 @@ impl WorkloadArgs {
     /// The workload, on `default` where no runtime was named.
     pub(crate) fn workload(&self, default: Runtime) -> Workload {
         let runtime = self.runtime.unwrap_or(default);
-        // As transformers' Trainer has it.
-        let (optimizer, placement) = match self.training_loop {
-            Loop::Plain => (Optimizer::default(), Placement::default()),
-            Loop::Trainer => (Optimizer::AdamwFused, Placement::To),
-        };
+        let (optimizer, placement) = of_loop(self.training_loop);
         Workload {
             precision: self.precision,
             attention: self.attention.unwrap_or(runtime.attention()),
@@ -433,6 +464,15 @@ impl WorkloadArgs {
             allocator_conf: self.allocator_conf.clone(),
             ..Workload::new(runtime, self.task, self.mode, self.batch, self.seq)
         }
+    }
+}
+
+/// The optimizer and the placement where nothing else is asked for: the Trainer's as transformers has
+/// it.
+pub(crate) fn of_loop(training_loop: Loop) -> (Optimizer, Placement) {
+    match training_loop {
+        Loop::Plain => (Optimizer::default(), Placement::default()),
+        Loop::Trainer => (Optimizer::AdamwFused, Placement::To),
     }
 }
 
@@ -519,6 +559,12 @@ impl FromStr for Device {
             _ => Err("known: auto, cpu, cuda, cuda:N".to_owned()),
         }
     }
+}
+
+/// What `--axis` names: the sizes of a job.
+fn axis() -> impl TypedValueParser<Value = Axis> {
+    PossibleValuesParser::new([Axis::Batch, Axis::Seq].map(<&str>::from))
+        .try_map(|word| word.parse::<Axis>())
 }
 
 /// The words of an enum, listed in the help and in the error for any other.

@@ -12,14 +12,15 @@ use vramcast::bytes::Bytes;
 use vramcast::compare::Entry;
 use vramcast::config::ModelConfig;
 use vramcast::diff::Difference;
+use vramcast::fit::Grid;
 use vramcast::gpu::{self, Gpu};
 use vramcast::lengths::Distribution;
 use vramcast::predict::{Effort, Prediction, Question, predict};
 use vramcast::timeline::Timeline;
 use vramcast::workload::{Runtime, Workload};
 use vramcast_chart::{
-    Capacity, Change, Component, Components, Growth, Growths, Lengths, Lever, LiveBytes, Peaks,
-    Savings, Scene, Series, Suite, SuitePoint, Waterfall,
+    Capacity, Change, Component, Components, Growth, Growths, HeatMap, Lengths, Lever, LiveBytes,
+    Peaks, Savings, Scene, Series, Suite, SuitePoint, Waterfall,
 };
 
 /// A chart and the name of its file, without an ending.
@@ -123,6 +124,27 @@ pub(crate) fn difference(name: String, title: &str, caption: &str, changed: &Dif
     }
 }
 
+/// Peaks over batch and sequence, with what fits. `None` where neither a card nor a capacity is
+/// named.
+pub(crate) fn heatmap(question: &Question<'_>, grid: &Grid) -> Option<Chart> {
+    let of_card = question.gpu.map(|gpu| Bytes(gpu.capacity().0));
+    let capacity = room(question.capacity.or(of_card)?, question.gpu);
+    let title = format!("{}, {}", question.model, question.workload.describe_kind());
+    let input = HeatMap {
+        title: &title,
+        quantity: "peak memory that NVML shows",
+        capacity: &capacity,
+        batches: &grid.batches,
+        seqs: &grid.seqs,
+        peaks: &grid.peak_nvml,
+        largest: &grid.largest,
+    };
+    Some(Chart {
+        name: "frontier".to_owned(),
+        scene: vramcast_chart::heatmap(&input),
+    })
+}
+
 /// What levers save beside what is claimed of them.
 pub(crate) fn savings(levers: &[Lever]) -> Chart {
     let input = Savings {
@@ -160,17 +182,18 @@ pub(crate) fn lengths(title: &str, texts: &Distribution, max_lengths: &[u64]) ->
 
 /// What a job must fit into.
 fn capacity(prediction: &Prediction) -> Option<Capacity> {
-    prediction.capacity.map(|bytes| {
-        let card = prediction.gpu.as_deref().and_then(gpu::find);
-        // A capacity that was given stands instead of the card's.
-        let card = card.filter(|card| card.capacity().0 == bytes.0);
-        Capacity {
-            name: card
-                .map_or("the given size", |card| card.product)
-                .to_owned(),
-            bytes,
-        }
-    })
+    let card = prediction.gpu.as_deref().and_then(gpu::find);
+    Some(room(prediction.capacity?, card))
+}
+
+/// A capacity by the card that has it; one that was given stands instead of the card's.
+fn room(bytes: Bytes, card: Option<&Gpu>) -> Capacity {
+    let card = card.filter(|card| card.capacity().0 == bytes.0);
+    let name = card.map_or("the given size", |card| card.product);
+    Capacity {
+        name: name.to_owned(),
+        bytes,
+    }
 }
 
 /// Predicted against measured, for every row of the ledger.

@@ -6,6 +6,7 @@ mod audit;
 mod charts;
 mod child;
 mod cmd;
+mod command_line;
 mod difference;
 mod gate;
 mod model;

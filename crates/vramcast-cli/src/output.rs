@@ -166,7 +166,8 @@ pub(crate) fn ledger(entries: &[Entry]) -> String {
     table(header, 1.., rows)
 }
 
-fn difference(bytes: i128) -> String {
+/// A difference in bytes, with its sign.
+pub(crate) fn difference(bytes: i128) -> String {
     if bytes > 0 {
         format!("+{}", grouped(bytes))
     } else {

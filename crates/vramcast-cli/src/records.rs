@@ -111,6 +111,9 @@ fn line(text: &str, at: &str) -> Result<Line> {
         _ => serde_json::from_str(text).map(Line::Run),
     };
     match read {
+        Ok(Line::Prediction(p)) if !p.adds_up() => {
+            bail!("{at}: not a prediction: its sizes contradict one another")
+        }
         Ok(line) => Ok(line),
         // A word of another version, family or program is no fault of the file.
         Err(error) if error.to_string().starts_with("unknown variant") => Ok(Line::Unknown {

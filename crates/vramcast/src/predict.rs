@@ -20,6 +20,9 @@ use serde::{Deserialize, Serialize};
 /// Passes per step: the Trainer moves the inputs of all of them to the device.
 const MOST_ACCUMULATION: u32 = 4096;
 
+/// Models in one process: all of them are followed.
+const MOST_MODELS: u64 = 4096;
+
 /// Steps that a probe runs and a prediction is for. With candle the second shows what the first
 /// leaves behind; PyTorch makes the optimizer's state in the first, so the second is the first with
 /// all of it, and the third the first to start from what such a step leaves.
@@ -49,6 +52,9 @@ pub struct Question<'a> {
     pub allocator_limit: Option<Bytes>,
     /// What PyTorch's process did before.
     pub process: Process,
+    /// How many such models the process holds and runs in turn; more than one in inference on
+    /// PyTorch alone.
+    pub models: u64,
     /// Which PyTorch.
     pub build: &'static Build,
     /// Whether `TORCH_CUDNN_SDPA_DEPRIORITIZED` is set there.
@@ -81,6 +87,7 @@ impl<'a> Question<'a> {
             capacity: None,
             allocator_limit: None,
             process: Process::Fresh,
+            models: 1,
             build: &BUILDS[0],
             cudnn_last: false,
             effort: Effort::Need,
@@ -88,7 +95,7 @@ impl<'a> Question<'a> {
     }
 
     /// What the job must fit into.
-    fn capacity(&self) -> Option<Bytes> {
+    pub(crate) fn capacity(&self) -> Option<Bytes> {
         self.capacity
             .or_else(|| self.gpu.map(|gpu| Bytes(gpu.capacity().0)))
     }
@@ -253,6 +260,37 @@ pub struct Prediction {
 }
 
 impl Prediction {
+    /// Whether its sizes agree with one another, as those of every answer do. A file may hold
+    /// anything.
+    pub fn adds_up(&self) -> bool {
+        let ordered = |sizes: &[Bytes]| sizes.is_sorted();
+        let parts = self.at_peak.parts().into_iter();
+        let mut parts = parts.map(|(_, bytes)| bytes);
+        let at_peak = parts.try_fold(Bytes(0), Bytes::plus);
+        let nvml = self.peak_reserved.plus(self.context);
+        let shortage = self.shortage.as_ref();
+        at_peak == Ok(self.peak_allocated)
+            && nvml == Ok(self.peak_nvml)
+            && ordered(&[
+                self.peak_requested,
+                self.peak_allocated,
+                self.peak_reserved,
+                self.peak_nvml,
+            ])
+            && ordered(&[
+                self.peak_allocated_low,
+                self.peak_allocated,
+                self.peak_allocated_high,
+            ])
+            && ordered(&[
+                self.peak_reserved_low,
+                self.peak_reserved,
+                self.peak_reserved_high,
+            ])
+            && ordered(&[self.peak_nvml_low, self.peak_nvml, self.peak_nvml_high])
+            && shortage.is_none_or(|s| s.allocated <= s.reserved)
+    }
+
     /// Whether the run ends well as far as can be foreseen. A verdict is more careful.
     pub fn runs(&self) -> bool {
         match self.workload.runtime {
@@ -294,7 +332,7 @@ pub fn predict(question: &Question<'_>) -> Result<Prediction, PredictError> {
 pub fn predict_with_timeline(
     question: &Question<'_>,
 ) -> Result<(Prediction, Timeline), PredictError> {
-    check(question.config, question.workload)?;
+    check(question)?;
     let (foreseen, timeline) = match question.workload.runtime {
         Runtime::Candle => candle::foresee(question)?,
         Runtime::Torch => torch::foresee(question)?,
@@ -462,7 +500,13 @@ fn capacity_note(question: &Question<'_>) -> Option<String> {
 }
 
 /// Refuses what no runtime can run.
-fn check(config: &ModelConfig, workload: &Workload) -> Result<(), PredictError> {
+fn check(question: &Question<'_>) -> Result<(), PredictError> {
+    let Question {
+        config,
+        workload,
+        models,
+        ..
+    } = *question;
     let refuse = |text: String| Err(PredictError::Workload(text));
     let Workload { batch, seq, .. } = *workload;
     if batch == 0 || seq == 0 {
@@ -473,6 +517,14 @@ fn check(config: &ModelConfig, workload: &Workload) -> Result<(), PredictError> 
     }
     if workload.mode == Mode::Infer && workload.training_loop == Loop::Trainer {
         return refuse("the Trainer's loop trains: use --mode train".to_owned());
+    }
+    if !(1..=MOST_MODELS).contains(&models) {
+        return refuse(format!("models in one process must be 1 to {MOST_MODELS}"));
+    }
+    if models > 1 && (workload.mode, workload.runtime) != (Mode::Infer, Runtime::Torch) {
+        return refuse(
+            "several models in one process are predicted in inference on PyTorch".to_owned(),
+        );
     }
     if workload.task == Task::SequenceClassification
         && workload.mode == Mode::Train

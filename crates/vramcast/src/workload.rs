@@ -389,14 +389,20 @@ impl Workload {
     /// `masked-lm training, batch 8, sequence 128, fp32, adamw`: the workload in one line, for
     /// titles.
     pub fn describe(&self) -> String {
+        self.words(&format!("batch {}, sequence {}, ", self.batch, self.seq))
+    }
+
+    /// The same without batch and sequence.
+    pub fn describe_kind(&self) -> String {
+        self.words("")
+    }
+
+    fn words(&self, sizes: &str) -> String {
         let mut text = match self.mode {
             Mode::Train => format!("{} training", self.task),
             Mode::Infer => format!("{} inference", self.task),
         };
-        text += &format!(
-            ", batch {}, sequence {}, {}",
-            self.batch, self.seq, self.precision
-        );
+        text += &format!(", {sizes}{}", self.precision);
         if self.mode == Mode::Train {
             text += &format!(", {}", self.optimizer);
         }

@@ -2,7 +2,7 @@
 
 use vramcast::bytes::Bytes;
 use vramcast::config::ModelConfig;
-use vramcast::fit::{Axis, CardAnswer, Fit, cards, fit};
+use vramcast::fit::{Axis, CardAnswer, Fit, cards, fit, frontier, grid, instances};
 use vramcast::gpu::{self, GPUS};
 use vramcast::predict::{Question, Verdict, predict};
 use vramcast::workload::{Mode, Precision, Runtime, Task, Workload};
@@ -110,21 +110,99 @@ fn every_card_is_told_as_it_would_be_alone() {
     let all = cards(&question, Axis::Batch).unwrap();
     assert_eq!(all.len(), GPUS.len());
     assert!(all.is_sorted_by_key(|card| card.capacity));
-    for name in ["t4", "rtx-3090", "h200"] {
-        let card = all.iter().find(|card| card.gpu == name).unwrap();
+    // A search that begins near the answer must end where one from the smallest value does.
+    for card in all.iter().filter(|card| card.gpu != "k80") {
+        let name = card.gpu;
         let alone = Question {
             gpu: gpu::find(name),
             ..question
         };
-        let predicted = predict(&alone).unwrap();
+        let Ok(predicted) = predict(&alone) else {
+            assert!(matches!(card.answer, CardAnswer::NotPredicted { .. }));
+            continue;
+        };
+        let largest = fit(&alone, Axis::Batch).unwrap().largest;
+        let largest_workload = Workload {
+            batch: largest,
+            ..workload.clone()
+        };
         let expected = CardAnswer::Predicted {
             verdict: predicted.verdict,
             peak_nvml: predicted.peak_nvml,
-            largest: fit(&alone, Axis::Batch).unwrap().largest,
+            headroom: card.capacity.minus(predicted.peak_nvml),
+            largest,
+            verdict_at_largest: predict(&Question {
+                workload: &largest_workload,
+                ..alone
+            })
+            .unwrap()
+            .verdict,
         };
         assert_eq!(card.answer, expected, "{name}");
     }
     let old = all.iter().find(|card| card.gpu == "k80").unwrap();
     let refused = |reason: &str| reason.contains("no kernels");
     assert!(matches!(&old.answer, CardAnswer::NotPredicted { reason } if refused(reason)));
+}
+
+#[test]
+fn the_frontier_and_the_grid_say_what_a_search_at_each_sequence_says() {
+    let config = ModelConfig::known(MODEL).unwrap();
+    let workload = workload(Runtime::Torch, Mode::Train);
+    let question = Question {
+        gpu: gpu::find("t4"),
+        ..Question::new(MODEL, &config, &workload)
+    };
+    let grid = grid(&question, 6, 4).unwrap();
+    assert_eq!(grid.seqs, [128, 256, 384, 512]);
+    let points = frontier(&question, &grid.seqs).unwrap();
+    for (column, point) in points.iter().enumerate() {
+        let at = Workload {
+            seq: point.seq,
+            ..workload.clone()
+        };
+        let alone = Question {
+            workload: &at,
+            ..question
+        };
+        assert_eq!(point.fit, fit(&alone, Axis::Batch).unwrap());
+        assert_eq!(grid.largest[column], point.fit.largest, "{}", point.seq);
+        let capacity = Bytes(question.gpu.unwrap().capacity().0);
+        for (&batch, row) in grid.batches.iter().zip(&grid.peak_nvml) {
+            // With room a job keeps its cache: it may take more and still run.
+            let runs_with_room = row[column].unwrap() <= capacity;
+            assert!(!runs_with_room || batch <= point.fit.largest, "{batch}");
+        }
+    }
+    let sorted = points.is_sorted_by(|a, b| a.fit.largest >= b.fit.largest);
+    assert!(sorted, "{points:?}");
+}
+
+#[test]
+fn processes_take_a_context_each_and_models_in_one_process_share_it() {
+    let config = ModelConfig::known(MODEL).unwrap();
+    let workload = workload(Runtime::Torch, Mode::Infer);
+    let question = Question {
+        gpu: gpu::find("h200"),
+        capacity: Some(Bytes(8 << 30)),
+        ..Question::new(MODEL, &config, &workload)
+    };
+    let found = instances(&question).unwrap();
+    let (alone, models) = (&found.alone, found.models.unwrap());
+    assert_eq!(found.processes.largest, (8 << 30) / alone.peak_nvml.0);
+    assert!(found.processes.certain <= found.processes.largest);
+    let weights = models.fit.largest * 4 * alone.n_params;
+    let (peak, context) = (models.peak_nvml.unwrap().0, alone.context.0);
+    assert!((weights + context..=8 << 30).contains(&peak), "{peak}");
+    assert!(models.fit.largest > 10 * found.processes.largest);
+
+    let training = Workload {
+        mode: Mode::Train,
+        ..workload.clone()
+    };
+    let trained = instances(&Question {
+        workload: &training,
+        ..question
+    });
+    assert!(trained.unwrap().models.is_none());
 }

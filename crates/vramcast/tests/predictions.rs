@@ -136,6 +136,7 @@ proptest! {
         let highest = prediction.phases.iter().map(|p| p.peak_requested).max();
         prop_assert_eq!(highest, Some(prediction.peak_requested));
         prop_assert!(prediction.peak_requested <= prediction.peak_reserved);
+        prop_assert!(prediction.adds_up());
     }
 
     #[test]
@@ -148,6 +149,7 @@ proptest! {
         prop_assert!(p.peak_allocated <= p.peak_allocated_high);
         prop_assert!(p.peak_reserved_low <= p.peak_reserved);
         prop_assert!(p.peak_reserved <= p.peak_reserved_high);
+        prop_assert!(p.adds_up());
         let need = p.need.unwrap();
         prop_assert!(p.peak_allocated <= need && need <= p.peak_reserved);
         prop_assert!(p.need_low.unwrap() <= need && need <= p.need_high.unwrap());

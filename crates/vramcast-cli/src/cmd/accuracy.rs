@@ -51,12 +51,18 @@ pub(crate) fn of_files(files: &[PathBuf]) -> Result<Accuracy> {
     if accuracy.is_empty() {
         bail!("no records in {}", names(files));
     }
-    let mut ids: Vec<&str> = accuracy.rows.iter().map(|row| row.id.as_str()).collect();
-    ids.sort_unstable();
-    if let Some(twice) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
-        bail!("record {} is there twice in {}", twice[0], names(files));
-    }
+    check_ids(&accuracy.rows, files)?;
     Ok(accuracy)
+}
+
+/// Refuses a record that would count twice.
+pub(crate) fn check_ids(rows: &[Compared], files: &[PathBuf]) -> Result<()> {
+    let mut ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
+    ids.sort_unstable();
+    match ids.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(twice) => bail!("record {} is there twice in {}", twice[0], names(files)),
+        None => Ok(()),
+    }
 }
 
 /// What has been compared so far.
@@ -105,7 +111,7 @@ fn run_of(record: &Record) -> Result<Compared> {
     Ok(compare(record, &predict(&question(record, &config)?)?))
 }
 
-fn batch_of(search: &BatchSearch) -> Result<SearchedBatch> {
+pub(crate) fn batch_of(search: &BatchSearch) -> Result<SearchedBatch> {
     let config = model::model(&search.model)?;
     let question = Question {
         allocator_limit: Some(search.cap_bytes),
@@ -114,7 +120,7 @@ fn batch_of(search: &BatchSearch) -> Result<SearchedBatch> {
     Ok(compare_batch(search, &fit(&question, Axis::Batch)?))
 }
 
-fn need_of(search: &NeedSearch) -> Result<SearchedNeed> {
+pub(crate) fn need_of(search: &NeedSearch) -> Result<SearchedNeed> {
     let config = model::model(&search.model)?;
     let prediction = predict(&after_another(&search.model, &config, &search.workload))?;
     compare_need(search, &prediction).context("no need was predicted")

@@ -5,7 +5,7 @@ use crate::cmd::predict::{status, target};
 use crate::{Exit, charts, model, output};
 use anyhow::{Context, Result};
 use serde::Serialize;
-use vramcast::advise::{Advice, Suggestion, advise};
+use vramcast::advise::{Advice, Step, Suggestion, advise};
 use vramcast::bytes::Bytes;
 use vramcast::config::quoted;
 use vramcast::predict::{Prediction, Question, Verdict};
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &args::Advise) -> Result<Exit> {
 
 /// What to do: the cheapest that fits; where nothing limits, what goes lowest without another
 /// way of training and without cutting texts.
-fn best(advice: &Advice) -> Option<&Suggestion> {
+pub(crate) fn best(advice: &Advice) -> Option<&Suggestion> {
     match advice.now.verdict {
         Verdict::Unknown => {
             let mild = |s: &&Suggestion| s.steps.iter().all(|step| !step.cost.changes_training());
@@ -103,58 +103,99 @@ fn headline(question: &Question<'_>, advice: &Advice) -> String {
     }
 }
 
+/// Advice in words, as the terminal and the page show it.
+pub(crate) struct Told {
+    /// The cheapest that fits, in one line.
+    pub(crate) headline: String,
+    /// Each lever alone: name, NVML's figure, what it saves, verdict, what it costs.
+    pub(crate) alone: Vec<[String; 5]>,
+    /// What the combinations have in common.
+    pub(crate) title: &'static str,
+    /// Combinations: names, NVML's figure, what they save.
+    pub(crate) combinations: Vec<[String; 3]>,
+    /// How many more there are.
+    pub(crate) more: usize,
+    /// What to do, if anything helps.
+    pub(crate) how: Option<How>,
+    /// How many jobs were predicted.
+    pub(crate) tried: usize,
+}
+
+/// How to do what a suggestion says.
+pub(crate) struct How {
+    pub(crate) names: String,
+    /// Each of its levers, and what to write.
+    pub(crate) changes: Vec<(String, String)>,
+}
+
+/// Puts advice in words.
+pub(crate) fn tell(question: &Question<'_>, advice: &Advice) -> Told {
+    let now = &advice.now;
+    let row = |s: &Suggestion| {
+        let peak = s.prediction.peak_nvml.to_string();
+        [names(s), peak, saved(now, &s.prediction)]
+    };
+    let alone = |s: &Suggestion| {
+        let [name, peak, saves] = row(s);
+        let cost = s.steps.iter().map(|step| step.caveat).collect();
+        [name, peak, saves, word(&s.prediction).to_owned(), cost]
+    };
+    let shown = advice.combinations.iter().take(SHOWN);
+    let change = |step: &Step| (step.lever.clone(), step.change.clone());
+    Told {
+        headline: headline(question, advice),
+        alone: advice.levers.iter().map(alone).collect(),
+        title: match now.verdict {
+            Verdict::Unknown | Verdict::Fits => "the cheapest way to each peak",
+            Verdict::Tight | Verdict::Oom => "what fits, the cheapest first",
+        },
+        combinations: shown.map(row).collect(),
+        more: advice.combinations.len().saturating_sub(SHOWN),
+        how: best(advice).map(|best| How {
+            names: names(best),
+            changes: best.steps.iter().map(change).collect(),
+        }),
+        tried: advice.tried,
+    }
+}
+
 /// The answer, the job as it is, each lever, the combinations, and how to do the first.
 fn text(question: &Question<'_>, advice: &Advice) -> String {
-    let now = &advice.now;
+    let (now, told) = (&advice.now, tell(question, advice));
     let mut text = format!(
         "{}\n{}, {}\nas it is: {}\n",
-        headline(question, advice),
+        told.headline,
         now.model,
         now.workload.describe(),
         output::headline(now)
     );
-    let row = |s: &Suggestion| {
-        vec![
-            format!("  {}", names(s)),
-            s.prediction.peak_nvml.to_string(),
-            saved(now, &s.prediction),
-        ]
-    };
-    if !advice.levers.is_empty() {
-        let row = |s: &Suggestion| {
-            let mut cells = row(s);
-            cells.push(word(&s.prediction).to_owned());
-            cells.push(s.steps.iter().map(|step| step.caveat).collect());
-            cells
-        };
-        let rows = advice.levers.iter().map(row).collect();
+    if !told.alone.is_empty() {
+        let rows = told.alone.into_iter().map(indented).collect();
         let header = ["each alone", "NVML", "saves", "", "what it costs"];
         text += &format!("\n{}\n", output::table(&header, 1..3, rows));
     }
-    if !advice.combinations.is_empty() {
-        let shown = &advice.combinations[..advice.combinations.len().min(SHOWN)];
-        let rows = shown.iter().map(row).collect();
-        let title = match now.verdict {
-            Verdict::Unknown | Verdict::Fits => "the cheapest way to each peak",
-            Verdict::Tight | Verdict::Oom => "what fits, the cheapest first",
-        };
-        text += &format!(
-            "\n{}\n",
-            output::table(&[title, "NVML", "saves"], 1.., rows)
-        );
-        if advice.combinations.len() > SHOWN {
-            let more = advice.combinations.len() - SHOWN;
-            text += &format!("  and {more} more in --json\n");
+    if !told.combinations.is_empty() {
+        let rows = told.combinations.into_iter().map(indented).collect();
+        let table = output::table(&[told.title, "NVML", "saves"], 1.., rows);
+        text += &format!("\n{table}\n");
+        if told.more > 0 {
+            text += &format!("  and {} more in --json\n", told.more);
         }
     }
-    if let Some(best) = best(advice) {
-        text += &format!("\nto do {}:\n", names(best));
-        for step in &best.steps {
-            text += &format!("  {}: {}\n", step.lever, step.change);
+    if let Some(how) = told.how {
+        text += &format!("\nto do {}:\n", how.names);
+        for (lever, change) in how.changes {
+            text += &format!("  {lever}: {change}\n");
         }
     }
-    text += &format!("{} jobs were predicted\n", advice.tried);
+    text += &format!("{} jobs were predicted\n", told.tried);
     text
+}
+
+/// A row below a heading in its first column.
+fn indented<const N: usize>(mut cells: [String; N]) -> Vec<String> {
+    cells[0].insert_str(0, "  ");
+    cells.into()
 }
 
 /// The verdict in a table.

@@ -1,12 +1,12 @@
 //! `vramcast audit`: common advice beside predictions and measurements, as a page.
 
-use crate::args::Report;
+use crate::args;
 use crate::audit::evidence::{Evidence, MEASURED_ON};
 use crate::audit::page;
 use crate::{Exit, charts, output, records};
 use anyhow::{Result, bail};
 
-pub(crate) fn run(args: &Report) -> Result<Exit> {
+pub(crate) fn run(args: &args::Audit) -> Result<Exit> {
     let progress = output::spinner("predicting".to_owned());
     let mut lines = Vec::new();
     for file in &args.files {

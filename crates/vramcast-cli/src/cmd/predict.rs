@@ -60,26 +60,14 @@ pub(crate) fn status(verdict: Verdict) -> Exit {
 /// The answer first, then what was asked, then what it is made of.
 fn text(prediction: &Prediction) -> String {
     let mut text = format!(
-        "{}\n{}, {}\n\n{}\n",
+        "{}\n{}, {}\n\n{}\n\n",
         output::headline(prediction),
         prediction.model,
         prediction.workload.describe(),
         output::ledger(&ledger(prediction, None, true)),
     );
-    let phase = |p: &PhasePrediction| format!("{} {}", p.name, p.peak_allocated);
-    let phases: Vec<String> = prediction.phases.iter().map(phase).collect();
-    // candle's pool counts what was requested.
-    let counted = match prediction.workload.runtime {
-        Runtime::Candle => "requested",
-        Runtime::Torch => "allocated",
-    };
-    text += &format!(
-        "\npeak in {}; highest {counted}: {}\n",
-        prediction.peak_phase,
-        phases.join(", ")
-    );
-    if prediction.workload.runtime == Runtime::Torch {
-        text += &torch_text(prediction);
+    for line in details(prediction) {
+        text += &format!("{line}\n");
     }
     for note in &prediction.notes {
         text += &format!("note: {note}\n");
@@ -87,25 +75,45 @@ fn text(prediction: &Prediction) -> String {
     text
 }
 
+/// What is said below a ledger, a line each.
+pub(crate) fn details(prediction: &Prediction) -> Vec<String> {
+    let phase = |p: &PhasePrediction| format!("{} {}", p.name, p.peak_allocated);
+    let phases: Vec<String> = prediction.phases.iter().map(phase).collect();
+    // candle's pool counts what was requested.
+    let counted = match prediction.workload.runtime {
+        Runtime::Candle => "requested",
+        Runtime::Torch => "allocated",
+    };
+    let mut lines = vec![format!(
+        "peak in {}; highest {counted}: {}",
+        prediction.peak_phase,
+        phases.join(", ")
+    )];
+    if prediction.workload.runtime == Runtime::Torch {
+        lines.extend(of_torch(prediction));
+    }
+    lines
+}
+
 /// What only PyTorch's allocator has: a need below what it reserves, and a place where it fails.
-fn torch_text(p: &Prediction) -> String {
-    let mut text = String::new();
+fn of_torch(p: &Prediction) -> Vec<String> {
+    let mut lines = Vec::new();
     if let Some(need) = p.need {
         let range = match (p.need_low, p.need_high) {
             (Some(low), Some(high)) if low != high => format!(" ({low} to {high})"),
             _ => String::new(),
         };
-        text += &format!(
-            "the allocator needs {need}{range}; where there is room it keeps {} more as cache\n",
+        lines.push(format!(
+            "the allocator needs {need}{range}; where there is room it keeps {} more as cache",
             Bytes(p.peak_reserved.0.saturating_sub(need.0))
-        );
+        ));
     }
     if p.peak_allocated_low != p.peak_allocated_high {
-        text += &format!(
-            "as the driver places segments, allocated may be {} less or {} more\n",
+        lines.push(format!(
+            "as the driver places segments, allocated may be {} less or {} more",
             Bytes(p.peak_allocated.0 - p.peak_allocated_low.0),
             Bytes(p.peak_allocated_high.0 - p.peak_allocated.0)
-        );
+        ));
     }
     if let Some(s) = &p.shortage {
         let place = if s.scope.is_empty() {
@@ -113,15 +121,15 @@ fn torch_text(p: &Prediction) -> String {
         } else {
             format!(" of {}", s.scope)
         };
-        text += &format!(
+        lines.push(format!(
             "it would end in {}, at {}{place}: \"CUDA out of memory. Tried to allocate {}\", with \
-             {} allocated and {} reserved but unallocated\n",
+             {} allocated and {} reserved but unallocated",
             s.phase,
             s.op,
             s.tried,
             s.allocated,
             Bytes(s.reserved.0 - s.allocated.0)
-        );
+        ));
     }
-    text
+    lines
 }

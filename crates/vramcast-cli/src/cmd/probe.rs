@@ -158,7 +158,7 @@ fn off(prediction: &Prediction, record: &Record) -> Option<i128> {
 }
 
 /// The ledger, beside what was measured if the run ended well.
-fn entries(prediction: &Prediction, record: &Record) -> Vec<LedgerEntry> {
+pub(crate) fn entries(prediction: &Prediction, record: &Record) -> Vec<LedgerEntry> {
     ledger(prediction, measured(record), record.device != "cpu")
 }
 
@@ -167,47 +167,59 @@ fn measured(record: &Record) -> Option<&Measured> {
 }
 
 fn text(prediction: &Prediction, record: &Record, entries: &[LedgerEntry]) -> String {
+    let mut text = format!(
+        "{}\n{}, {}, on {}\n\n{}\n",
+        headline(prediction, record),
+        record.model,
+        record.workload.describe(),
+        record.gpu.as_deref().unwrap_or(&record.device),
+        output::ledger(entries),
+    );
+    let facts = facts(prediction, record);
+    if !facts.is_empty() {
+        text += &format!("\n{}\n", facts.join("; "));
+    }
+    text
+}
+
+/// How exact the prediction of a run was, or how the run ended, in one line.
+pub(crate) fn headline(prediction: &Prediction, record: &Record) -> String {
     let (what, p, _) = counted(prediction, record);
-    let headline = match (record.outcome, off(prediction, record)) {
+    match (record.outcome, off(prediction, record)) {
         (RunOutcome::Ok, Some(0)) if record.measured.steps_left_out.is_some() => {
             format!("exact in the peak, though steps were left out: {p} {what}")
         }
         (RunOutcome::Ok, Some(0)) => format!("exact: {p} {what}, as predicted, to the byte"),
         (RunOutcome::Ok, Some(off)) => format!("off by {off} B: {p} {what} was predicted"),
         (outcome, _) => format!("{outcome}: {}", record.error.as_deref().unwrap_or_default()),
-    };
-    let mut text = format!(
-        "{headline}\n{}, {}, on {}\n\n{}\n",
-        record.model,
-        record.workload.describe(),
-        record.gpu.as_deref().unwrap_or(&record.device),
-        output::ledger(entries),
-    );
-    if let Some(m) = measured(record) {
-        let mut facts = Vec::new();
-        if let Some(allocations) = m.allocations {
-            facts.push(format!(
-                "{allocations} allocations, {} predicted",
-                prediction.allocations
-            ));
-        }
-        if let Some((reached, all)) = m.n_tensors_with_gradient.zip(m.n_tensors) {
-            facts.push(format!(
-                "{reached} of {all} parameter tensors received a gradient"
-            ));
-        }
-        if let Some(steps) = m.steps_left_out {
-            facts.push(format!(
-                "{steps} steps of the optimizer were left out, since scaled gradients were not \
-                 finite: a prediction is for steps that are taken"
-            ));
-        }
-        if let Some(samples) = m.nvml_samples {
-            facts.push(format!("{samples} readings of NVML"));
-        }
-        if !facts.is_empty() {
-            text += &format!("\n{}\n", facts.join("; "));
-        }
     }
-    text
+}
+
+/// What a run counted beside its peaks.
+pub(crate) fn facts(prediction: &Prediction, record: &Record) -> Vec<String> {
+    let mut facts = Vec::new();
+    let Some(m) = measured(record) else {
+        return facts;
+    };
+    if let Some(allocations) = m.allocations {
+        facts.push(format!(
+            "{allocations} allocations, {} predicted",
+            prediction.allocations
+        ));
+    }
+    if let Some((reached, all)) = m.n_tensors_with_gradient.zip(m.n_tensors) {
+        facts.push(format!(
+            "{reached} of {all} parameter tensors received a gradient"
+        ));
+    }
+    if let Some(steps) = m.steps_left_out {
+        facts.push(format!(
+            "{steps} steps of the optimizer were left out, since scaled gradients were not \
+             finite: a prediction is for steps that are taken"
+        ));
+    }
+    if let Some(samples) = m.nvml_samples {
+        facts.push(format!("{samples} readings of NVML"));
+    }
+    facts
 }

@@ -1,5 +1,7 @@
 //! `vramcast report`: the accuracy page and the charts of a set of records, as a pure function of
-//! the records.
+//! the records; [`html`] is the page for people.
+
+pub(crate) mod html;
 
 use crate::args::Report;
 use crate::charts::{self, Chart};
@@ -18,6 +20,13 @@ use vramcast::shadow::torch::BUILDS;
 use vramcast::workload::{Mode, Runtime};
 
 pub(crate) fn run(args: &Report) -> Result<Exit> {
+    if args
+        .out
+        .extension()
+        .is_some_and(|e| e.eq_ignore_ascii_case("html"))
+    {
+        return html::run(args);
+    }
     let accuracy = accuracy::of_files(&args.files)?;
     if accuracy.rows.is_empty() {
         bail!(
@@ -235,35 +244,44 @@ fn summary(runtime: Runtime, accuracy: &Accuracy) -> String {
         "| | runs | exact | within 1 % or 32 MiB | median | 95 % | worst | signed median |\n\
                      |---|---|---|---|---|---|---|---|\n"
             .to_owned();
-    let mut row = |name: String, spread: Option<Spread>| {
-        if let Some(s) = spread {
-            let _ = writeln!(
-                table,
-                "| {name} | {} | {} | {} | {} | {} | {} | {} |",
-                s.count,
-                s.exact,
-                s.near,
-                output::percent(s.median),
-                output::percent(s.p95),
-                output::percent(s.worst),
-                output::percent(s.signed_median)
-            );
-        }
-    };
-    for measure in measures(runtime) {
-        let figures: Vec<Figure> = accuracy.rows.iter().filter_map(measure.of).collect();
-        row(format!("{runtime} {}", measure.name), spread(&figures));
+    for (name, s) in spreads(runtime, accuracy) {
+        let _ = writeln!(
+            table,
+            "| {name} | {} | {} | {} | {} | {} | {} | {} |",
+            s.count,
+            s.exact,
+            s.near,
+            output::percent(s.median),
+            output::percent(s.p95),
+            output::percent(s.worst),
+            output::percent(s.signed_median)
+        );
     }
+    table
+}
+
+/// How far each figure is off: over all runs, then over those of each mode and precision.
+fn spreads(runtime: Runtime, accuracy: &Accuracy) -> Vec<(String, Spread)> {
+    let mut spreads = spreads_of_all(runtime, accuracy);
     for group in &accuracy.summary.groups {
         for measure in measures(runtime) {
             let name = format!(
                 "{runtime} {} {}, {}",
                 group.mode, group.precision, measure.name
             );
-            row(name, (measure.over)(group));
+            spreads.extend((measure.over)(group).map(|s| (name, s)));
         }
     }
-    table
+    spreads
+}
+
+/// How far each figure is off over all runs.
+fn spreads_of_all(runtime: Runtime, accuracy: &Accuracy) -> Vec<(String, Spread)> {
+    let of = measures(runtime).into_iter().filter_map(|measure| {
+        let figures: Vec<Figure> = accuracy.rows.iter().filter_map(measure.of).collect();
+        Some((format!("{runtime} {}", measure.name), spread(&figures)?))
+    });
+    of.collect()
 }
 
 /// The rows whose reserved or allocated bytes are furthest off.

@@ -3,6 +3,7 @@
 
 use super::problem::{Problem, line_at};
 use super::table::{File, Levels, Table};
+use crate::args::of_loop;
 use crate::model;
 use anyhow::Result;
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use vramcast::figures::Figure;
 use vramcast::gate::{Tolerance, Tolerances};
 use vramcast::gpu::Gpu;
 use vramcast::shadow::torch::{BUILDS, Build};
-use vramcast::workload::{Loop, Optimizer, Placement, Workload};
+use vramcast::workload::Workload;
 
 /// Where the baseline is if the file does not say.
 const BASELINE: &str = "vramcast-baseline.json";
@@ -224,11 +225,7 @@ impl Reader<'_> {
                 self.at(version, text)
             })?,
         };
-        // As transformers' Trainer has it.
-        let (optimizer, placement) = match table.training_loop {
-            Loop::Plain => (Optimizer::default(), Placement::default()),
-            Loop::Trainer => (Optimizer::AdamwFused, Placement::To),
-        };
+        let (optimizer, placement) = of_loop(table.training_loop);
         let plain = Workload::new(table.runtime, table.task, table.mode, shapes.0, shapes.1);
         let workload = Workload {
             precision: table.precision,

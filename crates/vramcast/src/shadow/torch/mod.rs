@@ -86,6 +86,22 @@ pub fn run(
     process: Process,
     steps: u32,
 ) -> Result<Run, RunError> {
+    run_in_turn(config, workload, profile, process, steps, 1)
+}
+
+/// The same with so many models in one process: all are brought to the device, then each computes in
+/// turn, `steps` times. Only in inference is there more than one.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_in_turn(
+    config: &ModelConfig,
+    workload: &Workload,
+    profile: Profile,
+    process: Process,
+    steps: u32,
+    models: u64,
+) -> Result<Run, RunError> {
     let config = &config.with_dropout(workload.dropout);
     let dtype = workload.precision.weights();
     let tokens = workload.batch.checked_mul(workload.seq);
@@ -99,7 +115,7 @@ pub fn run(
     let mut shadow = Shadow::new(device.clone(), Rc::new(workload.clone()), dtype);
     shadow.compile(config);
     let held = device.hold(process, workload.placement);
-    let ran = shadow.run(config, steps);
+    let ran = shadow.run(config, steps, models);
     drop(held);
     match ran {
         Ok(n_params) => Ok(Run {
@@ -330,13 +346,21 @@ impl Shadow {
         }
     }
 
-    /// Returns the elements of all parameters.
-    fn run(&self, config: &ModelConfig, steps: u32) -> Result<u64, Infallible> {
+    /// Returns the elements of all parameters of one model.
+    fn run(&self, config: &ModelConfig, steps: u32, models: u64) -> Result<u64, Infallible> {
         let tape = &self.device.0.tape;
         tape.begin(Phase::Load);
         let model = self.place(config)?;
         match (self.workload.mode, self.workload.training_loop) {
-            (Mode::Infer, _) => self.infer(&model, steps)?,
+            (Mode::Infer, _) => {
+                let mut served = vec![(self.clone(), model)];
+                for _ in 1..models {
+                    let other = self.beside();
+                    let model = other.place(config)?;
+                    served.push((other, model));
+                }
+                self.infer(&served, steps)?;
+            }
             (Mode::Train, Loop::Plain) => self.train(&model, steps)?,
             (Mode::Train, Loop::Trainer) => self.train_by_trainer(&model, steps)?,
         }
@@ -349,18 +373,31 @@ impl Shadow {
         Self::new(device, self.workload.clone(), self.dtype)
     }
 
+    /// An interpreter of the same workload on the same device, for a model beside this one.
+    fn beside(&self) -> Self {
+        Self {
+            program: self.program.clone(),
+            ..Self::new(self.device.clone(), self.workload.clone(), self.dtype)
+        }
+    }
+
     fn elements_of_parameters(&self) -> u64 {
         let parameters = self.parameters.borrow();
         let sizes = parameters.iter().flatten().map(Tensor::elements);
         sizes.fold(0, u64::saturating_add)
     }
 
-    fn infer(&self, model: &Model<Tensor>, passes: u32) -> Result<(), Infallible> {
+    /// Passes on one batch, of each model in turn.
+    fn infer(&self, models: &[(Self, Model<Tensor>)], passes: u32) -> Result<(), Infallible> {
         let inputs = self.inputs();
-        self.add_adapters();
+        for (shadow, _) in models {
+            shadow.add_adapters();
+        }
         for _ in 0..passes {
-            drop(self.forward(model, &inputs)?);
-            self.device.end_autocast();
+            for (shadow, model) in models {
+                drop(shadow.forward(model, &inputs)?);
+                self.device.end_autocast();
+            }
         }
         self.device.0.tape.end();
         Ok(())

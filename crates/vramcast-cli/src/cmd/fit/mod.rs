@@ -1,12 +1,18 @@
-//! `vramcast fit`.
+//! `vramcast fit`: the largest batch or the longest sequence, and in a file each the frontier of
+//! both, all cards, and instances.
+
+mod cards;
+mod frontier;
+mod instances;
 
 use crate::args;
 use crate::cmd::predict::target;
-use crate::{Exit, model, output};
+use crate::{Exit, charts, model, output};
 use anyhow::{Context, Result};
 use serde::Serialize;
+use std::path::Path;
 use vramcast::config::quoted;
-use vramcast::fit::{Axis, CardAnswer, Fit, OnCard, cards, fit};
+use vramcast::fit::{Axis, Fit, fit, grid};
 use vramcast::predict::{Prediction, Question, Verdict, predict};
 use vramcast::record::SCHEMA;
 use vramcast::workload::{Runtime, Workload};
@@ -26,7 +32,16 @@ pub(crate) fn run(args: &args::Fit) -> Result<Exit> {
     let workload = args.workload.workload(Runtime::Torch);
     let question = args.target.question(&args.model, &config, &workload)?;
     if args.gpus.is_some() {
-        return every_card(args, &question);
+        return cards::run(args, &question);
+    }
+    if args.instances {
+        return instances::run(args, &question);
+    }
+    if let Some(folder) = &args.charts {
+        draw(folder, args, &question)?;
+    }
+    if args.frontier {
+        return frontier::run(args, &question);
     }
     let progress = output::spinner(format!("searching the largest {}", args.axis));
     let found = fit(&question, args.axis).with_context(|| quoted(&args.model));
@@ -39,8 +54,8 @@ pub(crate) fn run(args: &args::Fit) -> Result<Exit> {
     };
     let mut at = workload.clone();
     match args.axis {
-        Axis::Batch => at.batch = value,
         Axis::Seq => at.seq = value,
+        Axis::Batch | Axis::Processes | Axis::Models => at.batch = value,
     }
     let at_largest = (found.largest > 0)
         .then(|| {
@@ -66,89 +81,19 @@ pub(crate) fn run(args: &args::Fit) -> Result<Exit> {
     })
 }
 
-/// What `--gpus all --json` prints.
-#[derive(Serialize)]
-struct Cards<'a> {
-    schema: u32,
-    model: &'a str,
-    #[serde(flatten)]
-    workload: &'a Workload,
-    /// The smallest card that it fits into.
-    smallest: Option<&'static str>,
-    cards: &'a [OnCard],
-}
+/// Points of the heat map.
+const ROWS: u64 = 64;
+const COLUMNS: u64 = 32;
 
-/// Every card that is known.
-fn every_card(args: &args::Fit, question: &Question<'_>) -> Result<Exit> {
-    let progress = output::spinner("trying every card".to_owned());
-    let found = cards(question, args.axis).with_context(|| quoted(&args.model));
+/// Draws peaks over batch and sequence.
+fn draw(folder: &Path, args: &args::Fit, question: &Question<'_>) -> Result<()> {
+    let progress = output::spinner(format!("predicting {ROWS} x {COLUMNS} jobs"));
+    let grid = grid(question, ROWS, COLUMNS);
     progress.finish_and_clear();
-    let found = found?;
-    let smallest = found.iter().find(|card| card.answer.fits());
-    if args.json {
-        output::print_json(&Cards {
-            schema: SCHEMA,
-            model: question.model,
-            workload: question.workload,
-            smallest: smallest.map(|card| card.gpu),
-            cards: &found,
-        })?;
-    } else {
-        output::print(&card_table(question, args.axis, smallest, &found))?;
-    }
-    Ok(if smallest.is_some() {
-        Exit::Fine
-    } else {
-        Exit::DoesNotFit
-    })
-}
-
-/// The smallest card first, then all.
-fn card_table(
-    question: &Question<'_>,
-    axis: Axis,
-    smallest: Option<&OnCard>,
-    cards: &[OnCard],
-) -> String {
-    let mut text = match smallest {
-        Some(card) => format!(
-            "{} ({}) is the smallest card that it fits into\n",
-            card.gpu, card.capacity
-        ),
-        None => "it fits into no card that is known\n".to_owned(),
-    };
-    text += &format!("{}, {}\n\n", question.model, question.workload.describe());
-    let mut refused: Vec<(&str, &str)> = Vec::new();
-    let mut rows = Vec::new();
-    for card in cards {
-        let mut row = vec![format!("  {}", card.gpu), card.capacity.to_string()];
-        match &card.answer {
-            CardAnswer::Predicted {
-                verdict,
-                peak_nvml,
-                largest,
-            } => row.extend([
-                peak_nvml.to_string(),
-                verdict.to_string(),
-                largest.to_string(),
-            ]),
-            CardAnswer::NotPredicted { reason } => {
-                row.extend([String::new(), "not predicted".to_owned(), String::new()]);
-                refused.push((card.gpu, reason));
-            }
-        }
-        rows.push(row);
-    }
-    let largest = match axis {
-        Axis::Batch => "largest batch",
-        Axis::Seq => "longest sequence",
-    };
-    let header = ["card", "usable", "NVML", "", largest];
-    text += &format!("{}\n", output::table(&header, 1..3, rows));
-    for (card, why) in refused {
-        text += &format!("{card}: {why}\n");
-    }
-    text
+    let grid = grid.with_context(|| quoted(&args.model))?;
+    let chart = charts::heatmap(question, &grid);
+    let chart = chart.context("the chart needs --gpu or --capacity")?;
+    charts::draw(folder, &[chart], args.png)
 }
 
 /// What was looked at first.
@@ -164,8 +109,8 @@ fn text(
     at: Option<&Prediction>,
 ) -> String {
     let what = match fit.axis {
-        Axis::Batch => "batch",
         Axis::Seq => "sequence",
+        Axis::Batch | Axis::Processes | Axis::Models => "batch",
     };
     let into = target(question);
     let mut text = match at {
