@@ -21,6 +21,7 @@
 
 mod canvas;
 mod components;
+mod difference;
 mod heatmap;
 mod lengths;
 mod peaks;
@@ -33,6 +34,7 @@ mod waterfall;
 
 pub use canvas::{PngError, png, svg};
 pub use components::{Component, Components, components};
+pub use difference::{Growth, Growths, Rank, difference};
 pub use heatmap::{HeatMap, heatmap};
 pub use lengths::{Lengths, lengths};
 pub use peaks::{Peaks, Series, peaks};

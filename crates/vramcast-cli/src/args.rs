@@ -1,5 +1,6 @@
 //! What the user typed. Words are those of the records; the doc comments are the help texts.
 
+use crate::gate::evidence::Injection;
 use crate::{calibration, model};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand};
@@ -72,6 +73,21 @@ pub(crate) enum Command {
         vramcast probe bert-base-uncased --batch 8 --seq 128 --device cuda\n  \
         vramcast probe --suite probes/candle-h200.toml --device cuda --out reports/mine")]
     Probe(Probe),
+    /// The gate of a CI job: workloads against their baseline, their budgets and their card.
+    #[command(
+        after_help = "Exit status: 0 passed, with or without warnings; 1 failed; 2 the question \
+        could not be answered.\n\nExamples:\n  \
+        vramcast check --update\n  \
+        vramcast check --github --markdown summary.md --junit memory.xml\n  \
+        vramcast check --inject 10%\n  \
+        vramcast check ci/vramcast.toml --probe --python .venv/bin/python"
+    )]
+    Check(Check),
+    /// What changed between two predictions, records or baselines.
+    #[command(after_help = "Examples:\n  \
+        vramcast diff before.json after.json\n  \
+        vramcast diff old/vramcast-baseline.json vramcast-baseline.json --charts out --png")]
+    Diff(Diff),
     /// Predictions against measured records.
     #[command(after_help = "Example:\n  vramcast accuracy reports/records/candle-h200.jsonl")]
     Accuracy(Accuracy),
@@ -299,6 +315,61 @@ pub(crate) struct Probe {
         default_value = "vramcast-probe"
     )]
     pub(crate) out: PathBuf,
+    /// Charts as PNG too.
+    #[arg(long, help_heading = "Output")]
+    pub(crate) png: bool,
+    /// Print JSON.
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Check {
+    /// The workloads, their budgets, their card and the tolerances (TOML).
+    #[arg(default_value = "vramcast.toml")]
+    pub(crate) file: PathBuf,
+    /// Accept the figures as they are now: write the baseline, and say what changed.
+    #[arg(long)]
+    pub(crate) update: bool,
+    /// Make activations look larger by a size, or by a share of the peak: the gate must then fail.
+    #[arg(long, value_name = "SIZE|SHARE", conflicts_with = "update")]
+    pub(crate) inject: Option<Injection>,
+    /// Run each workload and judge what was measured, instead of predictions.
+    #[arg(long, help_heading = "Run")]
+    pub(crate) probe: bool,
+    /// Where to run: `cpu`, `cuda`, `cuda:1`, or `auto` for CUDA where this build and machine
+    /// have it.
+    #[arg(long, default_value = "auto", help_heading = "Run", requires = "probe")]
+    pub(crate) device: Device,
+    /// A Python with torch and transformers: probes of PyTorch run in it.
+    #[arg(long, help_heading = "Run", value_name = "PATH", requires = "probe")]
+    pub(crate) python: Option<PathBuf>,
+    /// Print annotations for GitHub Actions after the text.
+    #[arg(long, help_heading = "Output", conflicts_with = "json")]
+    pub(crate) github: bool,
+    /// Write the answer as Markdown, for a pull request or the summary of a job.
+    #[arg(long, help_heading = "Output", value_name = "FILE")]
+    pub(crate) markdown: Option<PathBuf>,
+    /// Write the answer as JUnit XML.
+    #[arg(long, help_heading = "Output", value_name = "FILE")]
+    pub(crate) junit: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Diff {
+    /// What was: a prediction as `--json` prints it, a file of records, a baseline, or what
+    /// `torch.cuda.memory_stats()` returned.
+    #[arg(value_name = "A")]
+    pub(crate) before: PathBuf,
+    /// What is.
+    #[arg(value_name = "B")]
+    pub(crate) after: PathBuf,
+    /// Draw what changed into this folder.
+    #[arg(long, help_heading = "Output", value_name = "DIR")]
+    pub(crate) charts: Option<PathBuf>,
     /// Charts as PNG too.
     #[arg(long, help_heading = "Output")]
     pub(crate) png: bool,

@@ -1,6 +1,7 @@
 //! Which charts a command draws: from predictions and records to named scenes, and from those to
 //! files.
 
+use crate::difference;
 use crate::output;
 use crate::records::write_file;
 use anyhow::{Context, Result};
@@ -10,6 +11,7 @@ use vramcast::advise::{Step, Suggestion};
 use vramcast::bytes::Bytes;
 use vramcast::compare::Entry;
 use vramcast::config::ModelConfig;
+use vramcast::diff::Difference;
 use vramcast::fit::Grid;
 use vramcast::gpu::{self, Gpu};
 use vramcast::lengths::Distribution;
@@ -17,8 +19,8 @@ use vramcast::predict::{Effort, Prediction, Question, predict};
 use vramcast::timeline::Timeline;
 use vramcast::workload::{Runtime, Workload};
 use vramcast_chart::{
-    Capacity, Change, Component, Components, HeatMap, Lengths, Lever, LiveBytes, Peaks, Savings,
-    Scene, Series, Suite, SuitePoint, Waterfall,
+    Capacity, Change, Component, Components, Growth, Growths, HeatMap, Lengths, Lever, LiveBytes,
+    Peaks, Savings, Scene, Series, Suite, SuitePoint, Waterfall,
 };
 
 /// A chart and the name of its file, without an ending.
@@ -90,6 +92,35 @@ pub(crate) fn waterfall(now: &Prediction, suggestion: &Suggestion) -> Chart {
     Chart {
         name: "waterfall".to_owned(),
         scene: vramcast_chart::waterfall(&input),
+    }
+}
+
+/// What changed between two runs: components with their layers, then the peaks.
+pub(crate) fn difference(name: String, title: &str, caption: &str, changed: &Difference) -> Chart {
+    let rows: Vec<Growth> = difference::lines(changed)
+        .into_iter()
+        .map(|line| Growth {
+            bytes: line.change.growth(),
+            value: match line.change.growth() {
+                0 => line.size(line.change.after),
+                _ => format!(
+                    "{} to {}",
+                    line.size(line.change.before),
+                    line.size(line.change.after)
+                ),
+            },
+            rank: line.rank,
+            label: line.label,
+        })
+        .collect();
+    let input = Growths {
+        title,
+        caption,
+        rows: &rows,
+    };
+    Chart {
+        name,
+        scene: vramcast_chart::difference(&input),
     }
 }
 

@@ -8,6 +8,8 @@ mod charts;
 mod child;
 mod cmd;
 mod command_line;
+mod difference;
+mod gate;
 mod model;
 mod nvml;
 mod output;

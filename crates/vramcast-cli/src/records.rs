@@ -162,6 +162,11 @@ pub(crate) fn prepare(folder: &Path) -> Result<()> {
 
 /// Writes a file whole or not at all, making its folder.
 pub(crate) fn write_file(path: &Path, content: &[u8]) -> Result<()> {
+    // A link stays, and a device is never replaced by a file.
+    let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if path.exists() && !path.is_file() {
+        bail!("{}: not a file", path.display());
+    }
     let folder = path
         .parent()
         .filter(|p| !p.as_os_str().is_empty())

@@ -127,6 +127,16 @@ pub fn grouped(number: i128) -> String {
     if number < 0 { format!("-{text}") } else { text }
 }
 
+/// `+769 MiB`, `-12.0 KiB`: how far one size lies from another.
+pub fn signed(difference: i128) -> String {
+    let size = Bytes(u64::try_from(difference.unsigned_abs()).unwrap_or(u64::MAX));
+    match difference {
+        0 => "0".to_owned(),
+        1.. => format!("+{size}"),
+        _ => format!("-{size}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,6 +165,8 @@ mod tests {
         assert_eq!(print(5_054_284_472), "4.71 GiB");
         assert_eq!(grouped(5_054_284_472), "5,054,284,472");
         assert_eq!(grouped(-1_000), "-1,000");
+        assert_eq!(signed(-1_536), "-1.5 KiB");
+        assert_eq!(signed(0), "0");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::calibration::{Calibration, Cited};
 use crate::config::ModelConfig;
 use crate::context::{self, Context, Loaded};
 use crate::gpu::{self, Basis, Gpu};
+use crate::layers::{Layer, layers_at};
 use crate::record::SCHEMA;
 use crate::shadow::MOST_PASSES;
 use crate::shadow::candle::Flavour;
@@ -288,6 +289,10 @@ pub struct Prediction {
     pub phases: Vec<PhasePrediction>,
     /// What is alive at the peak.
     pub at_peak: AtPeak,
+    /// The same by part of the model, in requested bytes; empty where less than the whole answer was
+    /// wanted.
+    #[serde(default)]
+    pub layers: Vec<Layer>,
     /// What was not measured, or not known, in this answer.
     pub notes: Vec<String>,
 }
@@ -414,6 +419,7 @@ pub fn predict_with_timeline(
         peak_phase: foreseen.peak_phase,
         phases: foreseen.phases,
         at_peak: foreseen.at_peak,
+        layers: foreseen.layers,
         notes,
     };
     Ok((prediction, timeline))
@@ -435,6 +441,7 @@ struct Foreseen {
     peak_phase: Phase,
     phases: Vec<PhasePrediction>,
     at_peak: AtPeak,
+    layers: Vec<Layer>,
     notes: Vec<String>,
 }
 
@@ -483,6 +490,14 @@ fn at_peak(timeline: &Timeline, event: usize, allocated: Bytes) -> AtPeak {
         inputs: of(Category::Inputs),
         workspaces: of(Category::Workspaces),
         rounding: Bytes(allocated.0 - live.iter().sum::<u64>()),
+    }
+}
+
+/// The same by part of the model. A sweep has no use for it.
+fn layers(question: &Question<'_>, timeline: &Timeline, event: usize) -> Vec<Layer> {
+    match question.effort {
+        Effort::Expected | Effort::Verdict => Vec::new(),
+        Effort::Need => layers_at(timeline, event),
     }
 }
 

@@ -5,7 +5,9 @@ mod advise;
 mod audit;
 mod calibrate;
 mod catalogue;
+mod check;
 mod completions;
+mod diff;
 mod doctor;
 mod fit;
 mod lengths;
@@ -26,6 +28,8 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
         Command::Advise(args) => advise::run(&args),
         Command::Lengths(args) => lengths::run(&args),
         Command::Probe(args) => probe::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Diff(args) => diff::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Audit(args) => audit::run(&args),

@@ -2,7 +2,7 @@
 
 use super::{
     AtPeak, Effort, Foreseen, PhasePrediction, PredictError, Question, Range, Verdict, at_peak,
-    model_requested, passes_note, steps,
+    layers, model_requested, passes_note, steps,
 };
 use crate::alloc::{self, Pace};
 use crate::backend::Activation;
@@ -81,6 +81,7 @@ pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), P
             })
             .collect(),
         at_peak,
+        layers: layers(question, &timeline, peak.event),
         notes: note.into_iter().chain(passes_note(workload)).collect(),
         context,
     };

@@ -3,7 +3,7 @@
 
 use super::{
     Effort, Foreseen, PhasePrediction, PredictError, Question, Range, Shortage, Verdict, at_peak,
-    model_requested, passes_note, steps,
+    layers, model_requested, passes_note, steps,
 };
 use crate::alloc::caching::{AddressOrder, Conf, Failure, Limits, Replay, Stats, replay};
 use crate::bytes::{Bytes, MIB, TooLarge};
@@ -71,6 +71,7 @@ pub(super) fn foresee(question: &Question<'_>) -> Result<(Foreseen, Timeline), P
         model_requested: model_requested(&timeline),
         requested: Bytes(requested.unwrap_or(0)),
         at_peak: at_peak(&timeline, peak.event, allocated.bytes),
+        layers: layers(question, &timeline, peak.event),
         need,
         allocated,
         reserved,
