@@ -111,6 +111,7 @@ class Job:
     placement: str = "on-device"
     lora_rank: int = 0
     compile: bool = False
+    models: int = 1
     allocator_conf: str = ""
     steps: int | None = None
     cap_bytes: int | None = None
@@ -158,7 +159,8 @@ def check_job(job: Job) -> None:
     for name, choices in CHOICES.items():
         if getattr(job, name) not in choices:
             raise ProbeError(f"unknown {name} {getattr(job, name)!r}; known: {', '.join(choices)}")
-    least = {"batch": 1, "seq": 1, "accumulation": 1, "steps": 1, "lora_rank": 0, "device": 0}
+    least = {"batch": 1, "seq": 1, "accumulation": 1, "steps": 1, "lora_rank": 0, "models": 1,
+             "device": 0}
     if job.cap_bytes is not None:
         least["cap_bytes"] = 1
     for name, low in least.items():
@@ -172,6 +174,8 @@ def check_job(job: Job) -> None:
         raise ProbeError("allocator_conf is not a string")
     if type(job.config) is not dict or type(job.config.get("model_type")) is not str:
         raise ProbeError("config has no model_type")
+    if job.models > 1 and (job.training or job.compile):
+        raise ProbeError("several models are run in inference without compilation")
     if job.loop == "trainer" and (not job.training or job.task == "base"):
         raise ProbeError("the trainer loop trains a task that has a loss")
 
@@ -541,22 +545,25 @@ def train_with_trainer(job: Job, model: Any, config: Any, meter: Meter) -> dict[
     return {}
 
 
-def infer(job: Job, model: Any, batch: dict[str, Any], meter: Meter) -> dict[str, Any]:
-    """Forward passes, nothing kept for a backward pass; the outputs are bound when it ends."""
+def infer(job: Job, models: list[Any], batch: dict[str, Any], meter: Meter) -> dict[str, Any]:
+    """Forward passes of each model in turn, nothing kept for a backward pass; the outputs are bound
+    when it ends."""
     for _ in range(job.steps):
-        meter.start_step()
-        with torch.no_grad(), autocast(job):
-            outputs = model(**batch)
-        meter.mark("fwd")
-        del outputs
+        for model in models:
+            meter.start_step()
+            with torch.no_grad(), autocast(job):
+                outputs = model(**batch)
+            meter.mark("fwd")
+            del outputs
     return {}
 
 
 def run_workload(job: Job, config: Any, meter: Meter, record: dict[str, Any]) -> None:
-    """Builds the model, then runs its steps."""
+    """Builds the model, or several in inference, then runs its steps."""
     torch.manual_seed(0)
     record["base_allocated"] = torch.cuda.memory_allocated(DEVICE)
     model = build_model(job, config)
+    others = [build_model(job, config) for _ in range(job.models - 1)]
     check_positions(job, model)
     record["n_params"] = sum(p.numel() for p in model.parameters())
     record["buffer_bytes"] = sum(b.numel() * b.element_size() for b in model.buffers())
@@ -567,13 +574,16 @@ def run_workload(job: Job, config: Any, meter: Meter, record: dict[str, Any]) ->
     model.train(job.training)
     if job.training and job.checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
+    for other in others:
+        other.train(False)
     if job.lora_rank > 0:
         model = add_adapters(job, model)
+        others = [add_adapters(job, other) for other in others]
     record["n_trainable"] = sum(p.numel() for p in model.parameters() if p.requires_grad)
     if job.compile and job.loop == "plain":
         model = torch.compile(model)
     if not job.training:
-        measured = infer(job, model, batch, meter)
+        measured = infer(job, [model, *others], batch, meter)
     elif job.loop == "trainer":
         measured = train_with_trainer(job, model, config, meter)
     else:

@@ -468,6 +468,9 @@ pub(crate) struct WorkloadArgs {
     /// The model is compiled by `torch.compile`, on PyTorch.
     #[arg(long)]
     compile: bool,
+    /// Models like this one that the process holds and runs in turn, in inference on PyTorch.
+    #[arg(long, default_value_t = 1)]
+    models: u64,
     /// Options of PyTorch's allocator, as in PYTORCH_CUDA_ALLOC_CONF.
     #[arg(long, default_value = "", value_name = "OPTIONS")]
     allocator_conf: String,
@@ -492,6 +495,7 @@ impl WorkloadArgs {
             placement: self.placement.unwrap_or(placement),
             lora_rank: self.lora_rank,
             compile: self.compile,
+            models: self.models,
             allocator_conf: self.allocator_conf.clone(),
             ..Workload::new(runtime, self.task, self.mode, self.batch, self.seq)
         }

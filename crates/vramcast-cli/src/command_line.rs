@@ -68,6 +68,7 @@ fn options(workload: &Workload, default: Runtime) -> Vec<String> {
         placement,
         lora_rank,
         compile,
+        models,
         allocator_conf,
     } = workload;
     let (of_optimizer, of_placement) = of_loop(*training_loop);
@@ -92,6 +93,7 @@ fn options(workload: &Workload, default: Runtime) -> Vec<String> {
         flag("padding", padding),
         differs("lora-rank", lora_rank, &plain.lora_rank),
         flag("compile", compile),
+        differs("models", models, &plain.models),
         differs("allocator-conf", allocator_conf, &plain.allocator_conf),
     ]
     .concat()
@@ -238,6 +240,7 @@ mod tests {
                 with(s, &all(), |w, v| w.placement = v),
                 with(s, &[0, 8, u64::MAX], |w, v| w.lora_rank = v),
                 with(s, &yes_no, |w, v| w.compile = v),
+                with(s, &[1, 4, u64::MAX], |w, v| w.models = v),
                 with(s, &confs, |w, v| w.allocator_conf = v),
             ];
             for workload in every.concat() {

@@ -61,6 +61,8 @@ struct Table {
     lora_rank: OneOrMany<u64>,
     #[serde(default)]
     compile: OneOrMany<bool>,
+    #[serde(default = "one_model")]
+    models: OneOrMany<u64>,
     #[serde(default)]
     allocator_conf: OneOrMany<String>,
     /// The same for the whole table.
@@ -76,6 +78,10 @@ fn size<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Bytes>, D::Error> {
 
 fn candle() -> Runtime {
     Runtime::Candle
+}
+
+fn one_model() -> OneOrMany<u64> {
+    OneOrMany::One(1)
 }
 
 fn one() -> OneOrMany<u32> {
@@ -167,6 +173,7 @@ fn expand(table: &Table) -> Vec<Entry> {
     });
     vary(&mut entries, &table.placement, |w, &how| w.placement = how);
     vary(&mut entries, &table.compile, |w, &on| w.compile = on);
+    vary(&mut entries, &table.models, |w, &n| w.models = n);
     vary(&mut entries, &table.lora_rank, |w, &rank| {
         w.lora_rank = rank
     });

@@ -55,9 +55,6 @@ pub struct Question<'a> {
     pub allocator_limit: Option<Bytes>,
     /// What PyTorch's process did before.
     pub process: Process,
-    /// How many such models the process holds and runs in turn; more than one in inference on
-    /// PyTorch alone.
-    pub models: u64,
     /// Which PyTorch.
     pub build: &'static Build,
     /// Whether `TORCH_CUDNN_SDPA_DEPRIORITIZED` is set there.
@@ -91,7 +88,6 @@ impl<'a> Question<'a> {
             calibration: None,
             allocator_limit: None,
             process: Process::Fresh,
-            models: 1,
             build: &BUILDS[0],
             cudnn_last: false,
             effort: Effort::Need,
@@ -569,13 +565,12 @@ fn capacity_note(question: &Question<'_>) -> Option<String> {
 /// Refuses what no runtime can run.
 fn check(question: &Question<'_>) -> Result<(), PredictError> {
     let Question {
-        config,
-        workload,
-        models,
-        ..
+        config, workload, ..
     } = *question;
     let refuse = |text: String| Err(PredictError::Workload(text));
-    let Workload { batch, seq, .. } = *workload;
+    let Workload {
+        batch, seq, models, ..
+    } = *workload;
     if batch == 0 || seq == 0 {
         return refuse("batch and sequence must be at least 1".to_owned());
     }

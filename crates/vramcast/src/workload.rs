@@ -347,6 +347,10 @@ pub struct Workload {
     /// Whether `torch.compile` rewrites the model.
     #[serde(default)]
     pub compile: bool,
+    /// How many models like this one the process holds and runs in turn; more than one in inference
+    /// on PyTorch alone.
+    #[serde(default = "one_model", skip_serializing_if = "is_one")]
+    pub models: u64,
     /// Options of PyTorch's allocator, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`.
     #[serde(default)]
     pub allocator_conf: String,
@@ -354,6 +358,14 @@ pub struct Workload {
 
 fn one() -> u32 {
     1
+}
+
+fn one_model() -> u64 {
+    1
+}
+
+fn is_one(models: &u64) -> bool {
+    *models == 1
 }
 
 fn yes() -> bool {
@@ -382,6 +394,7 @@ impl Workload {
             placement: Placement::default(),
             lora_rank: 0,
             compile: false,
+            models: 1,
             allocator_conf: String::new(),
         }
     }
@@ -426,6 +439,7 @@ impl Workload {
                 format!("LoRA of rank {}", self.lora_rank),
             ),
             (self.compile, "compiled".to_owned()),
+            (self.models > 1, format!("{} models in turn", self.models)),
             (self.training_loop == Loop::Trainer, "Trainer".to_owned()),
             (
                 self.placement != Placement::default(),

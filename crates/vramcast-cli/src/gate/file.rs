@@ -241,6 +241,7 @@ impl Reader<'_> {
             placement: table.placement.unwrap_or(placement),
             lora_rank: table.lora_rank,
             compile: table.compile,
+            models: table.models.unwrap_or(plain.models),
             allocator_conf: table.allocator_conf.clone(),
             ..plain
         };

@@ -68,6 +68,7 @@ pub(super) struct Table {
     pub(super) lora_rank: u64,
     #[serde(default)]
     pub(super) compile: bool,
+    pub(super) models: Option<u64>,
     #[serde(default)]
     pub(super) allocator_conf: String,
     pub(super) allocator_limit: Option<Size>,

@@ -3,7 +3,7 @@
 use super::{Axis, Fit, fit};
 use crate::bytes::Bytes;
 use crate::predict::{Effort, PredictError, Prediction, Question, predict};
-use crate::workload::{Mode, Runtime};
+use crate::workload::{Mode, Runtime, Workload};
 use serde::Serialize;
 
 /// How often a job fits into what there is.
@@ -37,8 +37,12 @@ pub struct Together {
 pub fn instances(question: &Question<'_>) -> Result<Instances, PredictError> {
     let processes = fit(question, Axis::Processes)?;
     let expected = |models| {
-        predict(&Question {
+        let workload = Workload {
             models,
+            ..question.workload.clone()
+        };
+        predict(&Question {
+            workload: &workload,
             effort: Effort::Expected,
             ..*question
         })

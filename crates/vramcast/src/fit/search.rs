@@ -56,7 +56,7 @@ impl<'a> Search<'a> {
         match self.axis {
             Axis::Batch => workload.batch = value,
             Axis::Seq => workload.seq = value,
-            Axis::Models => question.models = value,
+            Axis::Models => workload.models = value,
             Axis::Processes => question.capacity = question.capacity().map(share),
         }
         predict(&Question {

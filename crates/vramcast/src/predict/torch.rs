@@ -8,7 +8,7 @@ use super::{
 use crate::alloc::caching::{AddressOrder, Conf, Failure, Limits, Replay, Stats, replay};
 use crate::bytes::{Bytes, MIB, TooLarge};
 use crate::context::{Context, Loaded};
-use crate::shadow::torch::{self, BUILDS, Build, Card, Process, Profile, RunError, run_in_turn};
+use crate::shadow::torch::{self, BUILDS, Build, Card, Process, Profile, RunError, run};
 use crate::timeline::Timeline;
 use crate::workload::{Code, Placement, Runtime};
 
@@ -124,9 +124,7 @@ fn phase(figures: &crate::alloc::caching::PhaseFigures) -> PhasePrediction {
 fn story(question: &Question<'_>, process: Process) -> Result<(Timeline, u64), PredictError> {
     let workload = question.workload;
     let steps = steps(Runtime::Torch, workload.mode);
-    let profile = profile(question);
-    let models = question.models;
-    match run_in_turn(question.config, workload, profile, process, steps, models) {
+    match run(question.config, workload, profile(question), process, steps) {
         Ok(run) => Ok((run.timeline, run.n_params)),
         Err(RunError::TooLarge(error)) => Err(error.into()),
         Err(error @ RunError::NotFollowed(_)) => Err(PredictError::Workload(error.to_string())),

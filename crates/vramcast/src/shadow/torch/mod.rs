@@ -86,22 +86,6 @@ pub fn run(
     process: Process,
     steps: u32,
 ) -> Result<Run, RunError> {
-    run_in_turn(config, workload, profile, process, steps, 1)
-}
-
-/// The same with so many models in one process: all are brought to the device, then each computes in
-/// turn, `steps` times. Only in inference is there more than one.
-///
-/// # Errors
-/// As [`run`].
-pub fn run_in_turn(
-    config: &ModelConfig,
-    workload: &Workload,
-    profile: Profile,
-    process: Process,
-    steps: u32,
-    models: u64,
-) -> Result<Run, RunError> {
     let config = &config.with_dropout(workload.dropout);
     let dtype = workload.precision.weights();
     let tokens = workload.batch.checked_mul(workload.seq);
@@ -115,7 +99,7 @@ pub fn run_in_turn(
     let mut shadow = Shadow::new(device.clone(), Rc::new(workload.clone()), dtype);
     shadow.compile(config);
     let held = device.hold(process, workload.placement);
-    let ran = shadow.run(config, steps, models);
+    let ran = shadow.run(config, steps);
     drop(held);
     match ran {
         Ok(n_params) => Ok(Run {
@@ -274,6 +258,7 @@ fn check_compile(
             "torch.compile of widths that are no multiple of 64",
         ),
         (workload.batch == 1, "torch.compile of a single sequence"),
+        (workload.models > 1, "torch.compile of several models"),
     ];
     if let Some((_, what)) = not_followed.iter().find(|(asked, _)| *asked) {
         return Err(RunError::NotFollowed(what));
@@ -347,14 +332,15 @@ impl Shadow {
     }
 
     /// Returns the elements of all parameters of one model.
-    fn run(&self, config: &ModelConfig, steps: u32, models: u64) -> Result<u64, Infallible> {
+    fn run(&self, config: &ModelConfig, steps: u32) -> Result<u64, Infallible> {
         let tape = &self.device.0.tape;
         tape.begin(Phase::Load);
         let model = self.place(config)?;
         match (self.workload.mode, self.workload.training_loop) {
             (Mode::Infer, _) => {
+                // Each of several models is brought to the device before any of them computes.
                 let mut served = vec![(self.clone(), model)];
-                for _ in 1..models {
+                for _ in 1..self.workload.models {
                     let other = self.beside();
                     let model = other.place(config)?;
                     served.push((other, model));
