@@ -200,6 +200,14 @@ fn processes_take_a_context_each_and_models_in_one_process_share_it() {
         mode: Mode::Train,
         ..workload.clone()
     };
+    let limited = Question {
+        gpu: None,
+        capacity: None,
+        allocator_limit: Some(Bytes(4 << 30)),
+        ..question
+    };
+    let error = instances(&limited).unwrap_err().to_string();
+    assert!(error.contains("what do the processes share?"), "{error}");
     let trained = instances(&Question {
         workload: &training,
         ..question

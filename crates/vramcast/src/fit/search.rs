@@ -20,6 +20,12 @@ impl<'a> Search<'a> {
             axis,
             tried: Vec::new(),
         };
+        // A limit of each allocator is no share of anything.
+        if axis == Axis::Processes && question.capacity().is_none() {
+            return Err(PredictError::Workload(
+                "what do the processes share? give --gpu or --capacity".to_owned(),
+            ));
+        }
         let smallest = search.at(search.least(), Effort::Expected)?;
         if smallest.verdict == Verdict::Unknown {
             return Err(PredictError::Workload(
