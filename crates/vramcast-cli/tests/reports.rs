@@ -17,12 +17,13 @@ const CANDLE: [&str; 6] = [
 ];
 
 /// Those of PyTorch's.
-const TORCH: [&str; 7] = [
+const TORCH: [&str; 8] = [
     "torch-h200-runs.jsonl",
     "torch-h200-fresh.jsonl.gz",
     "torch-h200-fresh-2.jsonl.gz",
     "torch-h200-suite.jsonl",
     "torch-h200-limit.jsonl",
+    "torch-h200-models.jsonl",
     "torch-h200-max-batch.jsonl",
     "torch-h200-need.jsonl",
 ];

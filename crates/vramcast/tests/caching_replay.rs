@@ -273,12 +273,15 @@ fn whole_runs_are_reproduced_exactly() {
 #[test]
 fn runs_of_the_suite_are_reproduced_exactly() {
     let exact = Counts {
-        traces: 68,
-        allocations: 245_758,
-        segment_events: 5_739,
+        traces: 85,
+        allocations: 300_805,
+        segment_events: 7_074,
         ..Counts::default()
     };
-    assert_eq!(counts(&["suite-traces", "cudnn-last"]), exact);
+    assert_eq!(
+        counts(&["suite-traces", "cudnn-last", "models-traces"]),
+        exact
+    );
 }
 
 #[test]

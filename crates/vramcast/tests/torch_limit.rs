@@ -7,17 +7,24 @@
     reason = "the core does no IO; its tests read records"
 )]
 
+use serde::de::DeserializeOwned;
 use std::path::Path;
-use vramcast::bytes::Bytes;
+use vramcast::bytes::{Bytes, MIB};
 use vramcast::config::ModelConfig;
 use vramcast::gpu;
 use vramcast::predict::{Prediction, Question, Verdict, predict};
-use vramcast::record::{Record, RunOutcome};
+use vramcast::record::{Record, RunOutcome, Sharing};
 
 fn records() -> Vec<Record> {
-    let file = "../../reports/records/torch-h200-limit.jsonl";
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
-    let text = std::fs::read_to_string(file).unwrap();
+    records_of(&["torch-h200-limit.jsonl", "torch-h200-models.jsonl"])
+}
+
+fn records_of<T: DeserializeOwned>(files: &[&str]) -> Vec<T> {
+    let of = |file: &&str| {
+        let file = format!("../../reports/records/{file}");
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap()
+    };
+    let text: String = files.iter().map(of).collect();
     text.lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect()
@@ -67,7 +74,32 @@ fn a_run_that_fails_ends_with_the_figures_that_pytorch_printed() {
         }
         failed += 1;
     }
-    assert_eq!(failed, 7);
+    assert_eq!(failed, 8);
+}
+
+/// Processes that share a card take what so many of them are predicted to; the context of each is up
+/// to 4 MiB less where there are others.
+#[test]
+fn processes_that_share_a_card_take_what_each_is_predicted_to_take() {
+    let groups: Vec<Sharing> = records_of(&["advice-h200-sharing.jsonl"]);
+    let ran = groups
+        .iter()
+        .filter(|group| group.outcome == RunOutcome::Ok);
+    let mut checked = 0;
+    for group in ran {
+        let config = ModelConfig::known(&group.model).unwrap();
+        let each = predict(&Question {
+            gpu: group.gpu.as_deref().and_then(gpu::find),
+            allocator_limit: Some(group.cap_bytes),
+            ..Question::new(&group.model, &config, &group.workload)
+        })
+        .unwrap();
+        let used = group.nvml_used.unwrap().0 - group.nvml_before.unwrap().0;
+        let more = each.peak_nvml.0 * group.processes - used;
+        assert!(more <= group.processes * 4 * MIB, "{}: {more}", group.id);
+        checked += 1;
+    }
+    assert_eq!(checked, 2);
 }
 
 /// A size as PyTorch prints it (`format_size`).

@@ -108,6 +108,13 @@ fn every_allocation_and_free_of_the_suite_is_predicted_in_order() {
     assert_eq!(count_equal(Profile::TRACED, in_order), (54, 0));
 }
 
+/// Two to eight models in one process, which compute in turn.
+#[test]
+fn every_allocation_and_free_of_several_models_is_predicted_in_order() {
+    let runs = runs_of(&["torch-h200-models-traces.jsonl.gz"]);
+    assert_eq!(count_equal(Profile::TRACED, runs), (17, 0));
+}
+
 /// FlashAttention and the memory-efficient kernel in half precision, which cards before Hopper and
 /// builds before 2.11 choose.
 #[test]
