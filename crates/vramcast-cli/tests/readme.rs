@@ -32,7 +32,7 @@ fn every_output_shown_is_what_the_command_prints() {
         );
         shown += 1;
     }
-    assert_eq!(shown, 5);
+    assert_eq!(shown, 6);
 }
 
 #[test]

@@ -155,7 +155,7 @@ fn pytorch_is_predicted_within_these_bounds() {
 
 #[test]
 fn the_largest_batch_is_found_in_every_search() {
-    let accuracy = accuracy(&TORCH[5..6]);
+    let accuracy = accuracy(&["torch-h200-max-batch.jsonl"]);
     let batches = accuracy["batches"].as_array().unwrap();
     assert_eq!(batches.len(), 8);
     for row in batches {
