@@ -54,8 +54,7 @@ pub fn heatmap(input: &HeatMap<'_>) -> Scene {
             input.quantity,
             input.capacity.label()
         ),
-        "line and numbers: the largest batch that runs, giving its cache back where it must"
-            .to_owned(),
+        "line and numbers: the largest batch that runs".to_owned(),
     ];
     let mut scene = Scene::new(input.title, WIDTH);
     let end = head(&mut scene, input.title, &captions);

@@ -45,7 +45,7 @@ pub struct Tolerances {
 
 impl Default for Tolerances {
     /// Allocator bytes are exact, so that any growth is told of; 1 % of them is more than the order
-    /// of the driver's addresses changed in the 261 runs of the accuracy page. A context differs
+    /// of the driver's addresses changed in the 278 runs of the accuracy page. A context differs
     /// between drivers.
     fn default() -> Self {
         Self {

@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Calibrate) -> Result<Exit> {
     if args.json {
         output::print_json(&answer(gpu, &kept, &left_out))?;
     } else {
-        output::print(&text(gpu, &card, &kept))?;
+        output::print_text(&text(gpu, &card, &kept))?;
         for one in &kept {
             output::remark(&format!("calibration: {}", one.file.display()));
         }

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use vramcast::accuracy::{Accuracy, Compared, Figure, Spread, measures, spread};
 use vramcast::bytes::grouped;
 use vramcast::compare::ledger;
+use vramcast::fit::grid;
 use vramcast::predict::{Verdict, predict_with_timeline};
 use vramcast::record::{Record, RunOutcome};
 use vramcast::shadow::torch::BUILDS;
@@ -61,6 +62,10 @@ fn runtime(accuracy: &Accuracy) -> Result<Runtime> {
     Ok(first)
 }
 
+/// Points of the heat map.
+const ROWS: u64 = 32;
+const COLUMNS: u64 = 32;
+
 /// The charts of one run: the training run of the middle size.
 fn example(files: &[PathBuf], accuracy: &Accuracy) -> Result<Vec<Chart>> {
     let mut runs = Vec::new();
@@ -92,11 +97,15 @@ fn example(files: &[PathBuf], accuracy: &Accuracy) -> Result<Vec<Chart>> {
     let question = accuracy::question(run, &config)?;
     let (prediction, timeline) = predict_with_timeline(&question)?;
     let entries = ledger(&prediction, Some(&run.measured), run.device != "cpu");
-    Ok(vec![
+    let around = question.gpu.map(|_| grid(&question, ROWS, COLUMNS));
+    let around = around.transpose()?;
+    let frontier = around.and_then(|grid| charts::heatmap(&question, &grid));
+    let drawn = [
         charts::timeline(&prediction, &timeline),
         charts::components(&run.model, &run.workload, &entries),
         charts::peaks(&run.model, &config, &run.workload, question.gpu),
-    ])
+    ];
+    Ok(drawn.into_iter().chain(frontier).collect())
 }
 
 fn title(runtime: Runtime, accuracy: &Accuracy) -> String {
@@ -104,8 +113,9 @@ fn title(runtime: Runtime, accuracy: &Accuracy) -> String {
     places.sort_unstable();
     places.dedup();
     format!(
-        "{} runs of {} {} on {}",
+        "{} run{} of {} {} on {}",
         accuracy.rows.len(),
+        if accuracy.rows.len() == 1 { "" } else { "s" },
         runtime.product(),
         match runtime {
             Runtime::Candle => vramcast::candle::VERSION,

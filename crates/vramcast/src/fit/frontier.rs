@@ -27,17 +27,9 @@ pub struct Point {
 /// As [`fit`].
 pub fn frontier(question: &Question<'_>, seqs: &[u64]) -> Result<Vec<Point>, PredictError> {
     let at = |&seq: &u64| {
-        let workload = Workload {
-            seq,
-            ..question.workload.clone()
-        };
-        let question = Question {
-            workload: &workload,
-            ..*question
-        };
-        let fit = fit(&question, Axis::Batch)?;
+        let fit = at_sequence(question, seq, |question| fit(question, Axis::Batch))?;
         let peak_nvml = (fit.largest > 0)
-            .then(|| expected(&question, fit.largest, seq))
+            .then(|| expected(question, fit.largest, seq))
             .transpose()?;
         Ok(Point {
             seq,
@@ -70,15 +62,9 @@ pub struct Grid {
 pub fn grid(question: &Question<'_>, rows: u64, columns: u64) -> Result<Grid, PredictError> {
     let seqs = even(question.config.max_sequence(), columns);
     let largest = |&seq: &u64| {
-        let workload = Workload {
-            seq,
-            ..question.workload.clone()
-        };
-        let question = Question {
-            workload: &workload,
-            ..*question
-        };
-        Ok(Search::new(&question, Axis::Batch)?.largest_soon())
+        at_sequence(question, seq, |question| {
+            Ok(Search::new(question, Axis::Batch)?.largest_soon())
+        })
     };
     let largest: Vec<u64> = seqs
         .par_iter()
@@ -109,6 +95,18 @@ pub fn even(most: u64, count: u64) -> Vec<u64> {
     let step = most.div_ceil(count).max(1);
     let values = 1..=most.div_ceil(step);
     values.map(|i| (i * step).min(most)).collect()
+}
+
+/// Asks the question at another sequence.
+fn at_sequence<R>(question: &Question<'_>, seq: u64, ask: impl FnOnce(&Question<'_>) -> R) -> R {
+    let workload = Workload {
+        seq,
+        ..question.workload.clone()
+    };
+    ask(&Question {
+        workload: &workload,
+        ..*question
+    })
 }
 
 /// What NVML shows of the expected run.
