@@ -19,7 +19,7 @@ struct Found<'a> {
     cards: Result<Vec<Card>>,
     python: &'a Path,
     packages: Result<Packages>,
-    kept: &'static [Kept],
+    kept: Result<&'static [Kept]>,
     installed: Installed,
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Doctor) -> Result<Exit> {
         cards,
         python,
         packages,
-        kept: calibration::all()?,
+        kept: calibration::all(),
         installed,
     };
     if args.json {
@@ -50,8 +50,13 @@ pub(crate) fn run(args: &Doctor) -> Result<Exit> {
 }
 
 impl Found<'_> {
+    /// The calibrations that can be read.
+    fn kept(&self) -> &'static [Kept] {
+        self.kept.as_ref().map_or(&[], |kept| kept)
+    }
+
     fn answer(&self) -> Result<serde_json::Value> {
-        let calibrations = self.kept.iter().map(|Kept { file, calibration }| {
+        let calibrations = self.kept().iter().map(|Kept { file, calibration }| {
             json!({
                 "file": file,
                 "gpu": calibration.gpu,
@@ -74,6 +79,7 @@ impl Found<'_> {
             "python_error": self.packages.as_ref().err().map(|e| format!("{e:#}")),
             "calibration_folder": calibration::folder()?,
             "calibrations": calibrations.collect::<Vec<_>>(),
+            "calibration_error": self.kept.as_ref().err().map(|e| format!("{e:#}")),
             "to_run": self.to_run(),
         }))
     }
@@ -149,11 +155,16 @@ impl Found<'_> {
 
     fn about_calibrations(&self) -> Result<String> {
         let folder = calibration::folder()?;
-        if self.kept.is_empty() {
+        if let Err(error) = &self.kept {
+            return Ok(format!(
+                "no prediction that names a card works: {error:#}\n"
+            ));
+        }
+        if self.kept().is_empty() {
             return Ok(format!("no calibrations in {}\n", folder.display()));
         }
         let mut text = format!("calibrations in {}\n", folder.display());
-        for Kept { calibration, .. } in self.kept {
+        for Kept { calibration, .. } in self.kept() {
             let stale = self.installed.other_than(calibration);
             let stale = match stale.is_empty() {
                 true => String::new(),
@@ -186,7 +197,7 @@ impl Found<'_> {
             HAS_CUDA.then_some((Runtime::Candle, vramcast::candle::VERSION)),
         ];
         let measured = |gpu: &str, driver: &str, (runtime, version): (Runtime, &str)| {
-            self.kept.iter().any(|Kept { calibration: c, .. }| {
+            self.kept().iter().any(|Kept { calibration: c, .. }| {
                 (c.gpu.as_str(), c.driver.as_str()) == (gpu, driver)
                     && (c.runtime, c.runtime_version.as_str()) == (runtime, version)
             })

@@ -13,7 +13,7 @@ pub struct Instances {
     pub alone: Prediction,
     /// Processes at the same time, each with its own context and an equal share.
     pub processes: Fit,
-    /// Models in one process, which run in turn; in inference on PyTorch.
+    /// Models in one process, which run in turn; in inference on PyTorch, not compiled.
     pub models: Option<Together>,
 }
 
@@ -47,8 +47,15 @@ pub fn instances(question: &Question<'_>) -> Result<Instances, PredictError> {
             ..*question
         })
     };
-    let serves = question.workload.mode == Mode::Infer;
-    let models = (serves && question.workload.runtime == Runtime::Torch)
+    let Workload {
+        mode,
+        runtime,
+        compile,
+        ..
+    } = *question.workload;
+    // Nothing else is predicted with several.
+    let serves = (mode, runtime, compile) == (Mode::Infer, Runtime::Torch, false);
+    let models = serves
         .then(|| {
             let fit = fit(question, Axis::Models)?;
             let peak_nvml = match fit.largest {

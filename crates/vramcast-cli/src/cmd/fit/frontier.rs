@@ -53,7 +53,7 @@ fn text(question: &Question<'_>, points: &[Point]) -> String {
     let longest = points.iter().rev().find(|point| point.fit.largest > 0);
     let mut text = match (longest, most) {
         (Some(longest), Some(most)) => format!(
-            "up to batch {} at sequence {} fits into {into}; most tokens at once: {} x {}\n",
+            "up to batch {} at sequence {} fits into {into}; most tokens: {} x {}\n",
             longest.fit.largest, longest.seq, most.fit.largest, most.seq
         ),
         _ => format!("not even batch 1 fits into {into}\n"),

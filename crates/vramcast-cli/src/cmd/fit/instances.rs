@@ -45,11 +45,11 @@ fn text(question: &Question<'_>, found: &Instances) -> String {
     let mut text = match (processes, &found.models) {
         (0, _) => format!("none: not even one process fits into {into}\n"),
         (_, Some(models)) => format!(
-            "{} share {into}, or one process holds {}\n",
-            count("processes", &found.processes),
-            count("models", &models.fit)
+            "{into} holds {}, or one process with {}\n",
+            count(PROCESSES, &found.processes),
+            count(["model", "models"], &models.fit)
         ),
-        (_, None) => format!("{} share {into}\n", count("processes", &found.processes)),
+        (_, None) => format!("{into} holds {}\n", count(PROCESSES, &found.processes)),
     };
     let workload = question.workload;
     text += &format!("{}, {}\n\n", question.model, workload.describe());
@@ -76,6 +76,13 @@ fn text(question: &Question<'_>, found: &Instances) -> String {
     if found.models.is_some() {
         text += "models in one process run in turn and share one context and one cache\n";
     }
+    if found
+        .models
+        .as_ref()
+        .is_some_and(|m| m.fit.bounded_by_model)
+    {
+        text += "more models in one process are not predicted\n";
+    }
     if let Some(fraction) = fraction(question, found) {
         text += &format!(
             "{} are sure where each calls set_per_process_memory_fraction({fraction})\n",
@@ -88,11 +95,18 @@ fn text(question: &Question<'_>, found: &Instances) -> String {
     text
 }
 
+/// The word for one and for more.
+const PROCESSES: [&str; 2] = ["process", "processes"];
+
 /// `22 processes (16 for certain)`.
-fn count(what: &str, fit: &Fit) -> String {
+fn count([one, many]: [&str; 2], fit: &Fit) -> String {
     let certain = match fit.certain == fit.largest {
         true => String::new(),
         false => format!(" ({} for certain)", fit.certain),
+    };
+    let what = match fit.largest {
+        1 => one,
+        _ => many,
     };
     format!("{} {what}{certain}", fit.largest)
 }
