@@ -85,12 +85,12 @@ fn check_page(command: &str, folder: &str, records: &[&str], count: usize) {
 
 #[test]
 fn the_page_and_the_charts_of_candle_are_what_the_records_give() {
-    check_page("report", "reports/candle", &CANDLE, 7);
+    check_page("report", "reports/candle", &CANDLE, 8);
 }
 
 #[test]
 fn the_page_and_the_charts_of_pytorch_are_what_the_records_give() {
-    check_page("report", "reports/torch", &TORCH, 7);
+    check_page("report", "reports/torch", &TORCH, 8);
 }
 
 #[test]
