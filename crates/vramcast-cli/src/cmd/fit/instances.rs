@@ -136,6 +136,6 @@ fn fraction(question: &Question<'_>, found: &Instances) -> Option<String> {
     let capacity = question.capacity()?.0;
     let context = found.alone.peak_nvml_high.0 - found.alone.peak_reserved_high.0;
     let share = (capacity / found.processes.certain).checked_sub(context)?;
-    let thousandths = u128::from(share) * 1000 / u128::from(capacity);
-    Some(format!("0.{thousandths:03}"))
+    let millionths = u128::from(share) * 1_000_000 / u128::from(capacity);
+    Some(format!("0.{millionths:06}"))
 }
