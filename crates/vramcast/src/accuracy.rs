@@ -295,7 +295,7 @@ pub fn compare(record: &Record, prediction: &Prediction) -> Compared {
         verdict: prediction.verdict,
         requested: figure(m.peak_requested, prediction.peak_requested),
         allocated: figure(allocated, prediction.peak_allocated),
-        reserved: figure(m.peak_reserved.or(m.reserved), prediction.peak_reserved),
+        reserved: figure(m.highest_reserved(), prediction.peak_reserved),
         nvml: figure(nvml, prediction.peak_nvml),
         nvml_in_range: nvml.filter(|_| ran).map(|measured| {
             (prediction.peak_nvml_low..=prediction.peak_nvml_high).contains(&measured)

@@ -108,7 +108,7 @@ impl Calibration {
 /// if it did not end well, or NVML was not read.
 pub fn context(record: &Record) -> Option<Bytes> {
     let measured = &record.measured;
-    let reserved = measured.peak_reserved.or(measured.reserved)?;
+    let reserved = measured.highest_reserved()?;
     let beside = measured.nvml_used?.0.checked_sub(measured.nvml_before?.0)?;
     let context = beside.checked_sub(reserved.0).filter(|&bytes| bytes > 0)?;
     (record.outcome == RunOutcome::Ok).then_some(Bytes(context))

@@ -78,7 +78,7 @@ pub fn ledger(prediction: &Prediction, measured: Option<&Measured>, on_device: b
         return entries;
     }
     let less = |a: Option<Bytes>, b: Option<Bytes>| Some(Bytes(a?.0.saturating_sub(b?.0)));
-    let reserved = measured.and_then(|m| m.peak_reserved.or(m.reserved));
+    let reserved = measured.and_then(Measured::highest_reserved);
     push(
         cache,
         Row::Part,
@@ -86,7 +86,7 @@ pub fn ledger(prediction: &Prediction, measured: Option<&Measured>, on_device: b
         less(reserved, measured_sum),
     );
     push("reserved", Row::Sum, prediction.peak_reserved, reserved);
-    let nvml = measured.and_then(|m| less(m.nvml_used, m.nvml_before.or(Some(Bytes(0)))));
+    let nvml = measured.and_then(Measured::nvml);
     push(
         "context, kernels, workspaces",
         Row::Part,

@@ -140,14 +140,13 @@ impl From<&Prediction> for Figures {
 
 impl From<&Measured> for Figures {
     fn from(m: &Measured) -> Self {
-        let nvml = m.nvml_used.zip(m.nvml_before.or(Some(Bytes(0))));
         let phases = phases(m);
         let highest = phases.iter().max_by_key(|phase| phase.peak);
         Self {
             requested: m.peak_requested,
             allocated: m.peak_allocated,
-            reserved: m.peak_reserved.or(m.reserved),
-            nvml: nvml.map(|(used, before)| Bytes(used.0.saturating_sub(before.0))),
+            reserved: m.highest_reserved(),
+            nvml: m.nvml(),
             need: None,
             peak_phase: highest.map(|phase| phase.name),
             phases,

@@ -148,6 +148,21 @@ pub struct Measured {
     pub nvml_samples: Option<u64>,
 }
 
+impl Measured {
+    /// The highest reserved bytes; those at the end where no peak was read.
+    pub fn highest_reserved(&self) -> Option<Bytes> {
+        self.peak_reserved.or(self.reserved)
+    }
+
+    /// What NVML showed beyond what it showed before; records of an idle card do not say what that
+    /// was: nothing.
+    pub fn nvml(&self) -> Option<Bytes> {
+        let before = self.nvml_before.unwrap_or(Bytes(0));
+        let used = self.nvml_used?;
+        Some(Bytes(used.0.saturating_sub(before.0)))
+    }
+}
+
 /// One line of a record file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {

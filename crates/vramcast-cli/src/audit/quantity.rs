@@ -82,7 +82,7 @@ impl Quantity {
             }
             Self::Allocated if candle => bytes(m.peak_requested),
             Self::Allocated => bytes(m.peak_allocated),
-            Self::Reserved => bytes(m.peak_reserved.or(m.reserved)),
+            Self::Reserved => bytes(m.highest_reserved()),
             // Records of an idle card do not say what it used before: nothing.
             Self::Nvml => {
                 let before = m.nvml_before.map_or(0, |before| before.0);
