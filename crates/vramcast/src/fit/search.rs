@@ -15,7 +15,7 @@ impl<'a> Search<'a> {
     /// # Errors
     /// A question without anything to fit into, and those of the smallest value.
     pub(super) fn new(question: &'a Question<'a>, axis: Axis) -> Result<Self, PredictError> {
-        let search = Self {
+        let mut search = Self {
             question,
             axis,
             tried: Vec::new(),
@@ -26,12 +26,14 @@ impl<'a> Search<'a> {
                 "what do the processes share? give --gpu or --capacity".to_owned(),
             ));
         }
-        let smallest = search.at(search.least(), Effort::Expected)?;
+        let least = search.least();
+        let smallest = search.at(least, Effort::Expected)?;
         if smallest.verdict == Verdict::Unknown {
             return Err(PredictError::Workload(
                 "what must it fit into? give --gpu, --capacity or --allocator-limit".to_owned(),
             ));
         }
+        search.remember(least, &smallest);
         Ok(search)
     }
 
@@ -78,13 +80,16 @@ impl<'a> Search<'a> {
             return known.runs;
         }
         match self.at(value, Effort::Expected) {
-            Ok(prediction) => {
-                let runs = prediction.runs();
-                self.tried.push(Tried { value, runs });
-                runs
-            }
+            Ok(prediction) => self.remember(value, &prediction),
             Err(_) => false,
         }
+    }
+
+    /// Notes how the expected run of a value ends: whether it does well.
+    fn remember(&mut self, value: u64, prediction: &Prediction) -> bool {
+        let runs = prediction.runs();
+        self.tried.push(Tried { value, runs });
+        runs
     }
 
     pub(super) fn verdict(&self, value: u64) -> Verdict {
