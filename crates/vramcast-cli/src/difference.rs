@@ -119,15 +119,7 @@ pub(crate) fn summary(difference: &Difference) -> String {
             false => "no peak changed".to_owned(),
         };
     };
-    let growth = row.change.growth();
-    let verb = if growth > 0 { "grew" } else { "shrank" };
-    format!(
-        "{} {verb} {} ({}) to {}",
-        row.name,
-        row.change.by(),
-        signed(growth),
-        row.change.after
-    )
+    row.change.told(row.name)
 }
 
 /// Which component changed most, in which layers, and when it was made.

@@ -35,6 +35,11 @@ def torch():
 print(json.dumps({"torch": torch(), "transformers": version("transformers")}))
 "#;
 
+/// The Python that was named, or the one on the path.
+pub(crate) fn named(python: Option<&Path>) -> &Path {
+    python.unwrap_or(Path::new("python3"))
+}
+
 /// Looks for them.
 ///
 /// # Errors

@@ -61,31 +61,31 @@ struct Table {
     lora_rank: OneOrMany<u64>,
     #[serde(default)]
     compile: OneOrMany<bool>,
-    #[serde(default = "one_model")]
+    #[serde(default = "one")]
     models: OneOrMany<u64>,
     #[serde(default)]
     allocator_conf: OneOrMany<String>,
     /// The same for the whole table.
-    #[serde(default, deserialize_with = "size")]
-    allocator_limit: Option<Bytes>,
+    allocator_limit: Option<Size>,
 }
 
 /// A size as people write it.
-fn size<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Bytes>, D::Error> {
-    let text = String::deserialize(text)?;
-    Bytes::parse(&text).map(Some).map_err(de::Error::custom)
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size(pub(crate) Bytes);
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        Bytes::parse(&text).map(Self).map_err(de::Error::custom)
+    }
 }
 
 fn candle() -> Runtime {
     Runtime::Candle
 }
 
-fn one_model() -> OneOrMany<u64> {
-    OneOrMany::One(1)
-}
-
-fn one() -> OneOrMany<u32> {
-    OneOrMany::One(1)
+fn one<N: From<u8>>() -> OneOrMany<N> {
+    OneOrMany::One(N::from(1))
 }
 
 fn yes() -> OneOrMany<bool> {
@@ -144,7 +144,7 @@ fn expand(table: &Table) -> Vec<Entry> {
     let models = table.model.all().iter().map(|model| Entry {
         model: model.clone(),
         workload: Workload::new(table.runtime, Task::default(), Mode::default(), 1, 1),
-        allocator_limit: table.allocator_limit,
+        allocator_limit: table.allocator_limit.map(|size| size.0),
     });
     let mut entries: Vec<Entry> = models.collect();
     vary(&mut entries, &table.task, |w, &task| w.task = task);

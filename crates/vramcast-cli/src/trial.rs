@@ -3,7 +3,7 @@
 use crate::args::{Device, Target};
 use crate::child::{self, Ended};
 use crate::suite::Entry;
-use crate::{calibration, model, nvml, output, records};
+use crate::{calibration, model, nvml, output, python, records};
 use anyhow::{Context, Result, bail};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -179,7 +179,7 @@ impl<'a> Trials<'a> {
                 })
             }
             Runtime::Torch => {
-                let python = self.python.unwrap_or(Path::new("python3"));
+                let python = python::named(self.python);
                 let job = child::torch::Job {
                     config: trial.config.with_dropout(workload.dropout).to_json(),
                     workload: workload.clone(),

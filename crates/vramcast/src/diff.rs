@@ -1,6 +1,6 @@
 //! Two runs beside each other: which of the peaks, phases, components and layers changed.
 
-use crate::bytes::Bytes;
+use crate::bytes::{Bytes, signed};
 use crate::figures::{Figure, Figures};
 use crate::layers::{Folded, Layer, Span};
 use crate::timeline::{Category, Phase};
@@ -36,6 +36,14 @@ impl Change {
             Some(percent) if percent > 0.0 && percent < 0.05 => "by less than 0.1 %".to_owned(),
             Some(percent) => format!("by {percent:.1} %"),
         }
+    }
+
+    /// `allocated grew by 12.4 % (+769 MiB) to 6.83 GiB`: what became of a peak.
+    pub fn told(self, figure: Figure) -> String {
+        let growth = self.growth();
+        let verb = if growth > 0 { "grew" } else { "shrank" };
+        let (by, after) = (self.by(), self.after);
+        format!("{figure} {verb} {by} ({}) to {after}", signed(growth))
     }
 }
 

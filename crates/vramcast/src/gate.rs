@@ -3,7 +3,7 @@
 //! Constraint: what shrinks never fails, what does not grow never fails, and what grows beyond its
 //! tolerance always does.
 
-use crate::bytes::{Bytes, signed};
+use crate::bytes::Bytes;
 use crate::diff::{Change, Difference};
 use crate::figures::{Figure, Figures};
 use crate::layers::{Layer, Span};
@@ -11,6 +11,7 @@ use crate::share::Share;
 use crate::timeline::{Category, Phase};
 use serde::Serialize;
 use std::fmt;
+use strum::IntoEnumIterator;
 
 /// How bad a finding is, the worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, strum::Display)]
@@ -160,20 +161,9 @@ impl fmt::Display for Finding {
 impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Grew { figure, change, .. } => write!(
-                f,
-                "{figure} grew {} ({}) to {}",
-                change.by(),
-                signed(change.growth()),
-                change.after
-            ),
-            Self::Shrank { figure, change } => write!(
-                f,
-                "{figure} shrank {} ({}) to {}",
-                change.by(),
-                signed(change.growth()),
-                change.after
-            ),
+            Self::Grew { figure, change, .. } | Self::Shrank { figure, change } => {
+                f.write_str(&change.told(*figure))
+            }
             Self::OverBudget {
                 figure,
                 budget,
@@ -272,7 +262,7 @@ pub fn against_budget(
 /// Makes a run look as if its activations took `bytes` more, to see whether a gate notices.
 pub fn inject(figures: &mut Figures, bytes: Bytes) {
     let more = |place: &mut Bytes, bytes: u64| place.0 = place.0.saturating_add(bytes);
-    for figure in <Figure as strum::IntoEnumIterator>::iter() {
+    for figure in Figure::iter() {
         if let Some(peak) = figures.peak_mut(figure) {
             more(peak, bytes.0);
         }

@@ -349,19 +349,15 @@ pub struct Workload {
     pub compile: bool,
     /// How many models like this one the process holds and runs in turn; more than one in inference
     /// on PyTorch alone.
-    #[serde(default = "one_model", skip_serializing_if = "is_one")]
+    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub models: u64,
     /// Options of PyTorch's allocator, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`.
     #[serde(default)]
     pub allocator_conf: String,
 }
 
-fn one() -> u32 {
-    1
-}
-
-fn one_model() -> u64 {
-    1
+fn one<N: From<u8>>() -> N {
+    N::from(1)
 }
 
 fn is_one(models: &u64) -> bool {

@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Calibrate) -> Result<Exit> {
     };
     let card = nvml::card(ordinal).context("calibrate measures a GPU")?;
     let gpu = fit_to_measure(&card)?;
-    let python = args.python.as_deref().unwrap_or(Path::new("python3"));
+    let python = python::named(args.python.as_deref());
     let runtimes = [Runtime::Torch, Runtime::Candle];
     let (mut kept, mut left_out) = (Vec::new(), Vec::new());
     for runtime in runtimes {
@@ -121,16 +121,13 @@ fn build(runtime: Runtime, python: &Path) -> Result<&'static Build> {
                     python.display()
                 )
             })?;
-            let known = || BUILDS.iter().map(|build| build.version);
-            BUILDS
-                .iter()
-                .find(|build| build.version == found)
-                .with_context(|| {
-                    format!(
-                        "torch {found} is not predicted; known: {}",
-                        known().collect::<Vec<_>>().join(", ")
-                    )
-                })
+            Build::exactly(&found).with_context(|| {
+                let known: Vec<&str> = BUILDS.iter().map(|build| build.version).collect();
+                format!(
+                    "torch {found} is not predicted; known: {}",
+                    known.join(", ")
+                )
+            })
         }
     }
 }

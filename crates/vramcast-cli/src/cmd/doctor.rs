@@ -10,7 +10,7 @@ use serde_json::json;
 use std::fmt::Write as _;
 use std::path::Path;
 use vramcast::gpu;
-use vramcast::shadow::torch::BUILDS;
+use vramcast::shadow::torch::Build;
 use vramcast::workload::Runtime;
 use vramcast_candle::HAS_CUDA;
 
@@ -24,7 +24,7 @@ struct Found<'a> {
 }
 
 pub(crate) fn run(args: &Doctor) -> Result<Exit> {
-    let python = args.python.as_deref().unwrap_or(Path::new("python3"));
+    let python = python::named(args.python.as_deref());
     let (cards, packages) = (nvml::cards(), python::packages(python));
     let known = cards.iter().flatten().filter_map(|card| {
         let known = gpu::find(&card.name)?;
@@ -140,7 +140,7 @@ impl Found<'_> {
             None => format!("no {name}"),
         };
         let predicted = match &packages.torch {
-            Some(torch) if !BUILDS.iter().any(|build| build.version == torch) => {
+            Some(torch) if Build::exactly(torch).is_none() => {
                 "; this build of torch is not predicted"
             }
             _ => "",
@@ -186,12 +186,11 @@ impl Found<'_> {
 
     /// The commands that would measure what is here and was not.
     fn to_run(&self) -> Vec<String> {
-        let predicted = |torch: &String| BUILDS.iter().any(|build| build.version == torch);
         let torch = self
             .installed
             .torch
             .as_ref()
-            .filter(|torch| predicted(torch));
+            .filter(|torch| Build::exactly(torch).is_some());
         let runtimes = [
             torch.map(|torch| (Runtime::Torch, torch.as_str())),
             HAS_CUDA.then_some((Runtime::Candle, vramcast::candle::VERSION)),
@@ -209,7 +208,7 @@ impl Found<'_> {
                 !card.mig && runtimes.iter().flatten().copied().any(missing)
             })
         });
-        let python = match self.python == Path::new("python3") {
+        let python = match self.python == python::named(None) {
             true => String::new(),
             false => format!(" --python {}", self.python.display()),
         };

@@ -1,5 +1,6 @@
 //! `vramcast.toml` as it is written: what TOML may hold, before it is known what it means.
 
+use crate::suite::Size;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
@@ -86,17 +87,6 @@ pub(super) struct Levels {
 pub(super) struct Level {
     pub(super) warn: Option<Share>,
     pub(super) fail: Option<Share>,
-}
-
-/// A size as people write it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Size(pub(super) Bytes);
-
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
-        Bytes::parse(&text).map(Self).map_err(de::Error::custom)
-    }
 }
 
 /// A size for what NVML shows, or a size for each of several figures.

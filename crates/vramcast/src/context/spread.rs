@@ -70,21 +70,21 @@ impl Interval {
 pub fn cards() -> &'static [CardContexts] {
     static CARDS: LazyLock<Vec<CardContexts>> = LazyLock::new(|| {
         let of = |gpu: &'static Gpu| {
-            let mut ours: Vec<u64> = MEASURED
+            let mut contexts: Vec<u64> = MEASURED
                 .iter()
                 .filter(|row| row.gpu == gpu.name && row.loaded.runtime() == Runtime::Torch)
                 .map(|row| row.bytes)
                 .collect();
-            let read = READINGS.iter().filter(|r| r.gpu == gpu.name && !r.ranks);
-            let read: Vec<u64> = read.map(|r| r.context()).collect();
-            let measured = !ours.is_empty();
-            ours.sort_unstable();
-            let mut contexts = if measured { ours } else { read };
+            let ours = !contexts.is_empty();
+            if !ours {
+                let read = READINGS.iter().filter(|r| r.gpu == gpu.name && !r.ranks);
+                contexts.extend(read.map(|r| r.context()));
+            }
             contexts.sort_unstable();
             CardContexts {
                 gpu,
                 contexts,
-                ours: measured,
+                ours,
             }
         };
         GPUS.iter()

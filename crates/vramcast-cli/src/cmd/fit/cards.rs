@@ -4,7 +4,7 @@ use crate::args;
 use crate::{Exit, output};
 use anyhow::{Context, Result};
 use serde::Serialize;
-use vramcast::bytes::Bytes;
+use vramcast::bytes::{Bytes, signed};
 use vramcast::config::quoted;
 use vramcast::fit::{Axis, CardAnswer, OnCard, cards};
 use vramcast::predict::{Question, Verdict};
@@ -75,7 +75,10 @@ fn text(
                 verdict_at_largest,
             } => row.extend([
                 peak_nvml.to_string(),
-                signed(*headroom),
+                match u64::try_from(*headroom) {
+                    Ok(left) => Bytes(left).to_string(),
+                    Err(_) => signed(*headroom),
+                },
                 verdict.to_string(),
                 match verdict_at_largest {
                     Verdict::Tight => format!("{largest} (tight)"),
@@ -99,13 +102,4 @@ fn text(
         text += &format!("{card}: {why}\n");
     }
     text
-}
-
-/// A size that may be below nothing.
-fn signed(bytes: i128) -> String {
-    let size = Bytes(u64::try_from(bytes.unsigned_abs()).unwrap_or(u64::MAX));
-    match bytes {
-        ..0 => format!("-{size}"),
-        _ => size.to_string(),
-    }
 }

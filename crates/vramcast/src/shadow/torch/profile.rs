@@ -100,6 +100,11 @@ const fn build(
 }
 
 impl Build {
+    /// The build of exactly this version, if it is known.
+    pub fn exactly(version: &str) -> Option<&'static Self> {
+        BUILDS.iter().find(|build| build.version == version)
+    }
+
     /// A build by its version, whole or in part: `2.10` is what PyPI has of it, and any patch
     /// release is the one that is known.
     pub fn find(version: &str) -> Option<&'static Self> {
