@@ -13,7 +13,7 @@ use vramcast::config::ModelConfig;
 use vramcast::fit::Axis;
 use vramcast::gpu::Gpu;
 use vramcast::predict::Question;
-use vramcast::shadow::torch::{BUILDS, Build};
+use vramcast::shadow::torch::Build;
 use vramcast::workload::{
     Attention, Code, Loop, Mode, Optimizer, Placement, Precision, Runtime, Task, Workload,
 };
@@ -582,10 +582,7 @@ impl Target {
 }
 
 fn build(version: &str) -> Result<&'static Build, String> {
-    Build::find(version).ok_or_else(|| {
-        let known: Vec<&str> = BUILDS.iter().map(|build| build.version).collect();
-        format!("known: {}", known.join(", "))
-    })
+    Build::find(version).ok_or_else(|| format!("known: {}", Build::known()))
 }
 
 /// Where a probe runs.

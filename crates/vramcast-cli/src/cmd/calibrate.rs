@@ -122,11 +122,7 @@ fn build(runtime: Runtime, python: &Path) -> Result<&'static Build> {
                 )
             })?;
             Build::exactly(&found).with_context(|| {
-                let known: Vec<&str> = BUILDS.iter().map(|build| build.version).collect();
-                format!(
-                    "torch {found} is not predicted; known: {}",
-                    known.join(", ")
-                )
+                format!("torch {found} is not predicted; known: {}", Build::known())
             })
         }
     }

@@ -219,9 +219,8 @@ impl Reader<'_> {
         let build = match table.torch.as_ref().or(self.torch) {
             None => &BUILDS[0],
             Some(version) => Build::find(version.get_ref()).ok_or_else(|| {
-                let known: Vec<&str> = BUILDS.iter().map(|build| build.version).collect();
-                let version_ = quoted(version.get_ref());
-                let text = format!("torch {version_} is not known; known: {}", known.join(", "));
+                let asked = quoted(version.get_ref());
+                let text = format!("torch {asked} is not known; known: {}", Build::known());
                 self.at(version, text)
             })?,
         };

@@ -105,6 +105,12 @@ impl Build {
         BUILDS.iter().find(|build| build.version == version)
     }
 
+    /// The versions that are known, for whoever asked for another.
+    pub fn known() -> String {
+        let versions: Vec<&str> = BUILDS.iter().map(|build| build.version).collect();
+        versions.join(", ")
+    }
+
     /// A build by its version, whole or in part: `2.10` is what PyPI has of it, and any patch
     /// release is the one that is known.
     pub fn find(version: &str) -> Option<&'static Self> {
