@@ -35,14 +35,39 @@ pub(crate) enum Line {
 /// # Errors
 /// The file and the line that is neither.
 pub(crate) fn read(path: &Path) -> Result<Vec<Line>> {
-    let cannot = || format!("{}: cannot be read", path.display());
-    let file = File::open(path).with_context(cannot)?;
-    let reader: Box<dyn Read> = if path.extension().is_some_and(|e| e == "gz") {
-        Box::new(MultiGzDecoder::new(file))
-    } else {
-        Box::new(file)
-    };
-    let mut reader = BufReader::new(reader);
+    lines(open(path)?, path)
+}
+
+/// The text of a file, which may be compressed: for whoever does not know yet what it holds. A pipe
+/// can be read once alone.
+///
+/// # Errors
+/// A file that cannot be read, or is no text.
+pub(crate) fn text(path: &Path) -> Result<String> {
+    let mut text = String::new();
+    let read = open(path)?.read_to_string(&mut text);
+    read.with_context(|| cannot(path))?;
+    Ok(text)
+}
+
+fn cannot(path: &Path) -> String {
+    format!("{}: cannot be read", path.display())
+}
+
+fn open(path: &Path) -> Result<Box<dyn BufRead>> {
+    let file = File::open(path).with_context(|| cannot(path))?;
+    Ok(match path.extension().is_some_and(|e| e == "gz") {
+        true => Box::new(BufReader::new(MultiGzDecoder::new(file))),
+        false => Box::new(BufReader::new(file)),
+    })
+}
+
+/// Reads every record and prediction of what the file `path` holds.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn lines(mut reader: impl BufRead, path: &Path) -> Result<Vec<Line>> {
+    let cannot = || cannot(path);
     let (mut lines, mut text, mut number) = (Vec::new(), String::new(), 0);
     while reader.read_line(&mut text).with_context(cannot)? > 0 {
         number += 1;

@@ -56,8 +56,9 @@ pub(crate) fn run(args: &Diff) -> Result<Exit> {
 
 /// Every run of a file.
 fn sides(path: &Path) -> Result<Vec<Side>> {
-    let is_baseline = std::fs::read_to_string(path).is_ok_and(|text| baseline::is_one(&text));
-    if is_baseline && let Some(read) = baseline::read(path)? {
+    let text = records::text(path)?;
+    if baseline::is_one(&text) {
+        let read = baseline::parse(path, text)?;
         let sides = read.baseline.workloads.into_iter().flat_map(|accepted| {
             let side = |suffix: &str, figures: Figures| Side {
                 title: format!("{}{suffix}", quoted(&accepted.name)),
@@ -78,7 +79,7 @@ fn sides(path: &Path) -> Result<Vec<Side>> {
         return Ok(sides.collect());
     }
     // What torch.cuda.memory_stats() returned has no configuration.
-    if let Some(seen) = measured::stats(path)? {
+    if let Some(seen) = measured::stats(path, &text)? {
         return Ok(vec![Side {
             name: None,
             configuration: Map::new(),
@@ -87,7 +88,7 @@ fn sides(path: &Path) -> Result<Vec<Side>> {
         }]);
     }
     let mut sides = Vec::new();
-    for line in records::read(path)? {
+    for line in records::lines(text.as_bytes(), path)? {
         match line {
             Line::Prediction(p) => {
                 sides.push(Side {

@@ -75,11 +75,18 @@ pub(crate) fn is_one(text: &str) -> bool {
 /// # Errors
 /// The line that is wrong, and what to do.
 pub(crate) fn read(path: &Path) -> Result<Option<Read>, Problem> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Problem::new(path, 1, format!("cannot be read: {error}"))),
-    };
+    match std::fs::read_to_string(path) {
+        Ok(text) => parse(path, text).map(Some),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Problem::new(path, 1, format!("cannot be read: {error}"))),
+    }
+}
+
+/// The baseline that the file `path` holds as `text`.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn parse(path: &Path, text: String) -> Result<Read, Problem> {
     let broken = |error: serde_json::Error| {
         let what =
             "no baseline, or cut off; restore it, or delete it and run `vramcast check --update`";
@@ -106,11 +113,11 @@ pub(crate) fn read(path: &Path) -> Result<Option<Read>, Problem> {
         return Err(Problem::new(path, line("schema"), text));
     }
     let baseline: Baseline = serde_json::from_str(&text).map_err(broken)?;
-    Ok(Some(Read {
+    Ok(Read {
         baseline,
         path: path.to_owned(),
         text,
-    }))
+    })
 }
 
 /// The line of the first `key` after so many lines, counted from 1.

@@ -157,10 +157,11 @@ fn predicted(job: &Job, run: &Run) -> anyhow::Result<Prediction> {
 
 /// Reads a file of figures, and of its records the one that is of this run.
 fn read(path: &Path, run: Option<&Run>) -> anyhow::Result<Seen> {
-    if let Some(seen) = measured::stats(path)? {
+    let text = records::text(path)?;
+    if let Some(seen) = measured::stats(path, &text)? {
         return Ok(seen);
     }
-    let lines = records::read(path)?.into_iter();
+    let lines = records::lines(text.as_bytes(), path)?.into_iter();
     let records: Vec<Record> = lines
         .filter_map(|line| match line {
             Line::Run(record) => Some(*record),

@@ -69,16 +69,12 @@ pub(crate) fn of_record(record: &Record) -> Result<Seen, String> {
     })
 }
 
-/// What `torch.cuda.memory_stats()` returned, if a file is that.
+/// What `torch.cuda.memory_stats()` returned, if the file `path` holds that as `text`.
 ///
 /// # Errors
 /// A JSON object that is neither that nor one of ours.
-pub(crate) fn stats(path: &Path) -> Result<Option<Seen>, Problem> {
-    let Ok(text) = std::fs::read_to_string(path) else {
-        // Whoever reads it next says why it cannot be read.
-        return Ok(None);
-    };
-    let Ok(Value::Object(object)) = serde_json::from_str(&text) else {
+pub(crate) fn stats(path: &Path, text: &str) -> Result<Option<Seen>, Problem> {
+    let Ok(Value::Object(object)) = serde_json::from_str(text) else {
         return Ok(None);
     };
     if object.contains_key("schema") {
